@@ -6,16 +6,14 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test pytest test-thorough docs api fuzz bench lint clean
 
+# The commands of README.md, and a page of each answer.
 demo: .venv/.installed
-	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --collective all-reduce --size 64MiB \
-	  --chunks-per-npu 4 --output demo-output
-	$(BIN)/astra-tacos verify demo-output
-	$(BIN)/astra-tacos replay demo-output
-	$(BIN)/astra-tacos plan --workload configs/workload/transformer_16/workload/w \
-	  --system configs/workload/transformer_16/system.json --comm-group configs/workload/transformer_16/comm_group.json \
-	  --network configs/network/hetero_3d_16npus.yml --baseline ring --output demo-plan
-	$(BIN)/astra-tacos report demo-output -o demo-output.html
-	$(BIN)/astra-tacos report demo-plan -o demo-plan.html
+	$(BIN)/astra-tacos synthesize --network configs/network/hetero_3d_64npus.yml --size 64MiB --chunks-per-npu 4 --output run
+	$(BIN)/astra-tacos verify run
+	$(BIN)/astra-tacos replay run
+	$(BIN)/astra-tacos plan configs/workload/transformer_16 --network configs/network/torus_4x4.yml --output planned
+	$(BIN)/astra-tacos report run -o run.html
+	$(BIN)/astra-tacos report planned -o planned.html
 
 # mypy runs beside the tests: alone it leaves all cores but one idle.
 test: .venv/.testable
@@ -32,10 +30,10 @@ test-thorough: .venv/.testable
 	$(BIN)/python tests/helpers/compile_kernels.py
 	ASTRA_TACOS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto --dist worksteal
 
-# The documentation site, in site/: its notebooks are executed, and a link that leads nowhere is an error.
+# The documentation site, in site/: its notebooks are executed, and a link that leads nowhere is an error (not with --quiet, which hides warnings from --strict).
 docs: .venv/.documentable
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python docs/site/run_notebooks.py --check
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # What is made from the list of public names in astra_tacos/__init__.py: __init__.pyi and docs/api.md.
 api: .venv/.testable
@@ -74,4 +72,4 @@ bench-%: .venv/.installed
 	touch $@ .venv/.installed
 
 clean:
-	rm -rf .venv site demo-output demo-plan demo-output.html demo-plan.html build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv site run planned run.html planned.html build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -219,7 +219,7 @@ def worth() -> list[str]:
             request = Request(network, collective.replace("_", "-"), asked, options=options, checks=False)
             made = solve(request)
             assert isinstance(made, Solution)
-            links = found["constants"]["launch_us"]["value"] + made.to_json()["predicted_ns"] / 1e3
+            links = found["constants"]["launch_us"]["value"] + made.to_json()["time_ns"] / 1e3
             steps = links + _cost_of_steps(made.schedule, found, shape[0] > 1)
             least, most = measured / steps - 1, measured / links - 1
             error, p90 = network.error or 0.0, found["left_out"]["all"]["p90"]

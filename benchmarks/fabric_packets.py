@@ -10,8 +10,10 @@ from results_page import machine, main
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.kinds import make_fabric
+from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.schedule import LINK_ORDERS
-from astra_tacos.solver.judges import MOST_PACKETS, packet_level
+from astra_tacos.solver.clock import time_on
+from astra_tacos.solver.packets import MOST_PACKETS, packet_level
 from astra_tacos.solver.solve import synthesize
 
 FABRICS: tuple[tuple[str, dict[str, float]], ...] = (
@@ -58,7 +60,8 @@ def row(kind: str, values: dict[str, float], collective: str, size: int, synthes
     order = min(levels, key=lambda each: levels[each].time_ns)
     level = levels[order]
     name = kind + "".join(f", {key} {value:g}" for key, value in values.items())
-    times = [f"{ns / 1000:,.2f}" for ns in (schedule.collective_time_ns, level.predicted_ns, level.time_ns)]
+    queued_ns = time_on(schedule, network, CONGESTION_AWARE).time_ns
+    times = [f"{ns / 1000:,.2f}" for ns in (queued_ns, level.predicted_ns, level.time_ns)]
     cells = (name, topology.num_endpoints, collective, synthesizer, times[0], order, *times[1:], f"{level.ratio:.2f}")
     return f"| {' | '.join(map(str, cells))} | {time.process_time() - began:.1f} |"
 

@@ -72,7 +72,7 @@ def tables() -> str:
             run, ranks = generated(folder, f"run{data}", (8, 8, data), STEP), 64 * data
             commands = {
                 "`replay`": f"replay {run}",
-                "`replay --backend congestion-aware`": f"replay {run} --backend congestion-aware",
+                "`replay --backend congestion-unaware`": f"replay {run} --backend congestion-unaware",
                 "`plan`": f"plan {run} --output plan{data}",
                 "`optimize --refine replays`": f"optimize --workload {run} --refine replays",
             }

@@ -9,16 +9,13 @@ import time
 
 from results_page import machine, main
 
-from astra_tacos.bounds import lower_bound
 from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.run.backend import PACKET
-from astra_tacos.schedule.timing import timing_of_sizes
-from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.judges import timed_for
-from astra_tacos.solver.native import native_times
-from astra_tacos.solver.robust import search_and_replay
+from astra_tacos.solver.clock import time_on, timed_for
+from astra_tacos.solver.native import best_native_time
+from astra_tacos.solver.packet_search import search_and_replay
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -59,13 +56,13 @@ def tables() -> str:
     mean = math.exp(sum(map(math.log, gains)) / len(gains))
     slower = sum(gain < 1 for gain in gains)
     most = max(gains)
-    about = f"{len(lines) - 2} cases, {len(gains)} with a possible native algorithm: gain {min(gains):.3f} to {most:.2f}, "
+    about = f"{len(lines) - 2} cases, {len(gains)} with a native algorithm: gain {min(gains):.3f} to {most:.2f}, "
     about += f"geometric mean {mean:.2f}; slower: {slower}."
     return "\n".join((f"Measured on {machine()}.", "", about, "", *lines))
 
 
 def row(name: str, collective: str, size: int) -> tuple[float | None, str]:
-    """The gain over the best native algorithm, None where there is none or no network is so fast, and the line of the table."""
+    """The gain over the best native algorithm, None where there is none, and the line of the table."""
     dimensions = tuple(Dimension(block, count, bandwidth, LATENCY_NS) for block, count, bandwidth in NETWORKS[name])
     network = NetworkConfig(f"{name}.yml", dimensions)
     topology = build_topology(network)
@@ -75,34 +72,29 @@ def row(name: str, collective: str, size: int) -> tuple[float | None, str]:
     options = timed_for(OPTIONS, topology, PACKET)[0]
     found, order = search_and_replay(PACKET, network, topology, what, options)
     seconds = time.perf_counter() - begin
-    judged = judge_schedule(found.schedule, network, PACKET, order)
-    taken = judged.own_time_ns or 0
-    native = native_times(network, what, PACKET).fastest
-    timing = timing_of_sizes(topology, what.class_size_bytes, "pipelined", may_be_instant=True)
-    is_possible = native is not None and native.time_ns >= lower_bound(topology, what, timing).time_ns
-    gain = native.time_ns / taken if native is not None and is_possible else None
+    timed = time_on(found.schedule, network, PACKET, order)
+    assert timed.level is not None
+    native = best_native_time(network, what, PACKET).best
+    gain = None if native is None else native.time_ns / timed.time_ns
     made = f"{found.schedule.synthesizer}, {found.schedule.collective.chunks_per_npu} chunks"
-    predicted_ns = judged.level.predicted_ns if taken and judged.level is not None else None
-    ratio = f"{taken / predicted_ns:.3f}" if predicted_ns else "-"
     best = "-" if native is None else f"{microseconds(native.time_ns)} ({native.system})"
-    best += "" if native is None or is_possible else ", less than any algorithm takes"
     cells = (
         name,
         collective,
         format_size(size),
         made,
         order or "default",
-        microseconds(predicted_ns),
-        microseconds(taken),
-        ratio,
+        microseconds(timed.level.predicted_ns),
+        microseconds(timed.time_ns),
+        f"{timed.level.ratio:.3f}",
         best,
     )
     return gain, f"| {' | '.join(cells)} | {'-' if gain is None else f'{gain:.3f}'} | {seconds:.1f} |"
 
 
-def microseconds(time_ns: int | None) -> str:
+def microseconds(time_ns: float) -> str:
     """A time for the table."""
-    return "-" if time_ns is None else f"{time_ns / 1000:,.2f}"
+    return f"{time_ns / 1000:,.2f}"
 
 
 if __name__ == "__main__":

@@ -186,7 +186,8 @@ def row_of(workload: Workload, cache: SynthesisCache) -> tuple[list[str], float,
     if best.exposed < unavoidable * 0.999:
         raise RuntimeError(f"exposed for {best.exposed:,} ns, below the bound of {unavoidable:,} ns")
     could = fifo.exposed - unavoidable
-    bound = run_bound(workload, build_topology(workload.run.network), tuple(CaseSolution(None) for _ in workload.cases))
+    unsolved = tuple(CaseSolution(None) for _ in workload.cases)
+    bound = run_bound(workload, build_topology(workload.run.network), unsolved, before.backend)
     row += [
         format_time(best.period),
         f"{fifo.period / best.period:.2f}",

@@ -16,7 +16,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.schedule.schedule import LinkOrder
-from astra_tacos.solver.judges import packet_level
+from astra_tacos.solver.packets import MOST_PACKETS, packet_level
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -77,7 +77,8 @@ def times_of(name: str, size: int) -> dict[tuple[str, int], int]:
         what = make_collective("all-reduce", topology.num_npus, size, chunks)
         made = search(topology, what, replace(OPTIONS, chunks_per_npu=chunks)).schedule
         for order, (link_order, in_flight) in ORDERS.items():
-            times[order, chunks] = packet_level(made, network, link_order, in_flight).time_ns
+            ordered = replace(made, link_order=link_order, in_flight=in_flight)
+            times[order, chunks] = packet_level(ordered, network, most_packets=MOST_PACKETS).time_ns
     return times
 
 

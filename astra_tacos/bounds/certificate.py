@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,19 +11,25 @@ from astra_tacos.bounds import all_bounds, chunked_lower_bound, largest
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.arrays import Ints
 
 
-def certify(schedule: Schedule) -> dict[str, Any]:
+def certify(schedule: Schedule, bounds: tuple[Bound, ...] | None = None) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
-    `bound_ns` bounds every algorithm and every chunking, `chunked_bound_ns` only schedules that send these chunks one at a time
-    (null for others). `bound` is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a
-    cut, and its links), and `bounds_ns` lists all. `exact_ns` is the time in arithmetic that truncates nothing. `possible` says
-    whether links can carry the schedule in `predicted_ns`; where truncation makes that more than 0.5% shorter, bandwidths and the
-    efficiency are of `exact_ns`. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. `below_bound_ns` is what
-    truncation takes off the bound itself. Link shares are of the predicted time.
+    `time_ns` is the time of the schedule on links of its own link model, in arithmetic that truncates nothing; `predicted_ns` is
+    the same with delays truncated to whole nanoseconds, as ASTRA-sim has them. `bound_ns` bounds every algorithm and every
+    chunking, `chunked_bound_ns` only schedules that send these chunks one at a time, with truncated delays (null for others).
+    `bound` is the one that binds, `bound_where`, `bound_npus` and `bound_links` say where (the NPUs behind a cut, and its
+    links), and `bounds_ns` lists all. For `efficiency` and `optimal` see `efficiency_of`, `is_optimal`. Link shares are of the
+    predicted time.
+
+    Parameters
+    ----------
+    schedule
+        The schedule.
+    bounds
+        Bounds that hold for every cut of its collective; None for those of its own chunks.
     """
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.
@@ -32,7 +37,7 @@ def certify(schedule: Schedule) -> dict[str, Any]:
     figures = figures_of_time(
         schedule.collective_time_ns,
         exact_time_ns(schedule),
-        all_bounds(topology, collective, timing),
+        all_bounds(topology, collective, timing) if bounds is None else bounds,
         chunked_lower_bound(topology, collective, timing) if is_by_chunk else None,
         collective.buffer_bytes,
         topology.describe_link,
@@ -82,53 +87,43 @@ def figures_of_time(
     describe_link
         A link in words.
     """
-    bound, time = largest(bounds), max(time_ns, 1)
-    possible = time if time >= (1 - MOST_TRUNCATED) * exact_ns else math.ceil(exact_ns)
-    efficiency = efficiency_of(time, bound.time_ns)
+    bound = largest(bounds) if bounds else None
     return {
-        "predicted_ns": time,
+        "predicted_ns": max(time_ns, 1),
         "exact_ns": round(exact_ns, 3),
-        "possible": possible == time,
-        "bound_ns": bound.time_ns,
-        "bound": bound.name,
-        "bound_where": bound.where,
-        "bound_npus": list(bound.npus),
-        "bound_links": [describe_link(link) for link in bound.links],
         "bounds_ns": {each.name: each.time_ns for each in bounds},
         "chunked_bound_ns": None if chunked is None else chunked.time_ns,
         "chunked_bound": None if chunked is None else chunked.name,
         "chunked_bound_where": None if chunked is None else chunked.where,
-        "efficiency": None if efficiency is None else efficiency_of(possible, bound.time_ns),
-        "below_bound_ns": max(bound.time_ns - time, 0),
-        "optimal": efficiency is not None and is_optimal(possible, bound.time_ns),
-        "algorithm_bandwidth_gbps": buffer_bytes / possible,
+    } | figures_on_clock(exact_ns, bound, buffer_bytes, describe_link)
+
+
+def figures_on_clock(
+    time_ns: float, bound: Bound | None, buffer_bytes: int, describe_link: Callable[[int], str]
+) -> dict[str, Any]:
+    """A time, and what follows from it and the bound of any algorithm; None for a clock on which no bound holds."""
+    time_ns = round(time_ns, 3)  # so that all figures are quotients of those beside them
+    return {
+        "time_ns": time_ns,
+        "bound_ns": None if bound is None else bound.time_ns,
+        "bound": None if bound is None else bound.name,
+        "bound_where": None if bound is None else bound.where,
+        "bound_npus": [] if bound is None else list(bound.npus),
+        "bound_links": [] if bound is None else [describe_link(link) for link in bound.links],
+        "efficiency": None if bound is None else efficiency_of(time_ns, bound.time_ns),
+        "optimal": bound is not None and is_optimal(time_ns, bound.time_ns),
+        "algorithm_bandwidth_gbps": buffer_bytes / max(time_ns, 1e-3),
     }
 
 
-def efficiency_of(time_ns: int, bound_ns: int) -> float | None:
-    """The bound over all algorithms as a share of a predicted time, at most 1.
-
-    ASTRA-sim truncates the time of each chunk on each link, so what it predicts can be less than any real network takes. Up to
-    0.5% less than the bound counts as the bound. None if it is more: the prediction is not a time that data can travel in.
-    """
-    if time_ns + 1 < bound_ns * (1 - MOST_TRUNCATED):
-        return None
-    return min(bound_ns / time_ns, 1.0)
+def efficiency_of(time_ns: float, bound_ns: int) -> float:
+    """The bound over all algorithms as a share of a time; the bound is in whole nanoseconds, rounded down."""
+    return bound_ns / max(time_ns, 1e-3)
 
 
-def below_bound(time_ns: int, bound_ns: int) -> str:
-    """What results say of a time that is less than the bound; "" if it is not.
-
-    The bound holds for the bytes; ASTRA-sim truncates the time of each message on each link to whole nanoseconds.
-    """
-    if time_ns >= bound_ns:
-        return ""
-    return f"{bound_ns - time_ns:,} ns less than the bound, as ASTRA-sim truncates the time of each message"
-
-
-def is_optimal(time_ns: int, bound_ns: int) -> bool:
-    """Whether no algorithm is faster: the predicted time is the bound, but for the nanosecond that rounding takes or adds."""
-    return abs(time_ns - bound_ns) <= 1
+def is_optimal(time_ns: float, bound_ns: int) -> bool:
+    """Whether no algorithm is faster: the time is the bound, but for the nanosecond that rounding takes."""
+    return time_ns - bound_ns <= 1
 
 
 def link_extremes(busy_ns: Ints, time_ns: int, describe_link: Callable[[int], str]) -> dict[str, Any]:

@@ -91,8 +91,10 @@ def compare(
     """
     from astra_tacos.cli.shared.compare_table import print_comparison
     from astra_tacos.network.composition import build_topology
+    from astra_tacos.run.backend import choose_backend
+    from astra_tacos.solver.clock import check_clock
     from astra_tacos.solver.comparison import Comparison, mark_best
-    from astra_tacos.solver.judges import check_sends
+    from astra_tacos.solver.many_sends import check_sends
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -101,9 +103,11 @@ def compare(
     network = read_with_ns3(network_path, ns3_config, backend)
     check_sends(network, collective_name, replace(options, chunks_per_npu=1))
     topology = build_topology(network, may_forward=True)
+    clock = choose_backend(backend)
+    check_clock(topology, network, clock)
     candidates = read_candidates(candidate_paths)
     what = Comparison(
-        topology, collective_name, root, options, sizes, synthesizers, candidates, network, backend, checks=with_checks
+        topology, collective_name, root, options, sizes, synthesizers, network, candidates, clock, checks=with_checks
     )
     # A wrong root is so for every size.
     largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root, topology.endpoints)
@@ -113,7 +117,7 @@ def compare(
     if as_json:
         print_json(comparison_result(rows, paths) | network.carried_error)
         return
-    print_comparison(rows, verbose=verbose)
+    print_comparison(rows, clock.name, tuple(each.name for each in candidates), verbose=verbose)
     if network.error is not None:
         echo(f"times of the network: {plus_or_minus(network.error)}")
     for path in paths:

@@ -148,7 +148,7 @@ def _print(found: dict[str, Any], *, verbose: bool) -> None:
                 proven,
                 format_size(round(row["fastest_from_bytes"])) if row["fastest_from_bytes"] else "0 B",
                 f"{row['model_ns']:,.0f}",
-                f"{row['predicted_ns']:,}",
+                f"{row['time_ns']:,.0f}",
             )
         )
     print_table(f"frontier (times of {format_size(found['size_bytes'])})", _HEADER, table)

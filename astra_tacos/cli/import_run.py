@@ -45,7 +45,7 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
 @click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `lint --fix`; may be given again.")
 @click.option("--size", "size_bytes", type=SIZE, help="Of a program: size of its collective, as --size of synthesize.")
 @search_options(without=_OF_SEARCHES)
-@backend_option()
+@backend_option(default="by default what stock ASTRA-sim has for the network.")
 @verbose_option
 @json_option
 def import_run(

@@ -68,7 +68,7 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
         print_json({"path": str(path), "kind": str(kind), **result})
         return
     collectives = result.pop("collectives", [])
-    if "predicted_ns" in result:
+    if "time_ns" in result:
         from astra_tacos.report.table import synthesis_summary, synthesis_title
 
         print_answer(f"{path}, {kind}: {synthesis_title(result)}", synthesis_summary(result))

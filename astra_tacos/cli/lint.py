@@ -69,7 +69,7 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @directory_argument
 @workload_option
 @optional_files("with --fix, ")
-@backend_option()
+@backend_option(default="by default what stock ASTRA-sim has for the network.")
 @click.option("--fix", is_flag=True, help="Mend the run, and report every change.")
 @output_option("With --fix: write the mended run here.")
 @click.option(

@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import click
 
+from astra_tacos.cli.shared.command import did_you_mean
 from astra_tacos.cli.shared.console import echo, make_streams_lenient, print_warnings
 from astra_tacos.support import temporaries
 from astra_tacos.support.errors import AstraTacosError, ReplayError, VerificationError
@@ -74,7 +75,8 @@ class _LazyGroup(click.Group):
         if cmd_name in _REMOVED:
             raise click.UsageError(f"{cmd_name} is gone: `astra-tacos {_REMOVED[cmd_name]}` does the same.")
         if cmd_name not in COMMANDS:
-            return None
+            hint = did_you_mean(cmd_name, COMMANDS) or "astra-tacos --help lists them"
+            raise click.UsageError(f"No such command '{cmd_name}': {hint}")
         name = _MODULES.get(cmd_name, cmd_name)
         command = getattr(importlib.import_module(f"astra_tacos.cli.{name}"), name)
         return command if isinstance(command, click.Command) else None

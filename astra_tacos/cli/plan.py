@@ -147,4 +147,4 @@ def plan(
         found |= network.carried_error
         print_json(found if result is None else found | {"astra_sim": measured or None})
         return
-    print_planned(planned, output, measured, verbose=verbose, error=network.error)
+    print_planned(planned, output, network, measured, verbose=verbose)

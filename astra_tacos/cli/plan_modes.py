@@ -176,4 +176,4 @@ def plan_classes(
     if as_json:
         print_json(planned.result.to_json() | {"output": str(output)})
         return
-    print_compact_plan(planned.result, output, verbose=verbose)
+    print_compact_plan(planned.result, output, some.run.network, verbose=verbose)

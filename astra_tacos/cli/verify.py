@@ -16,7 +16,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 from astra_tacos.support.errors import ConfigError
 
-_SHOWN, _NEXT_LINE = 4, "\n  "
+_SHOWN = 4
 _KERNELS = {
     Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING, *CERTIFYING),
     Kind.SCHEDULE: (*CHECKING, *CERTIFYING),
@@ -55,7 +55,6 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
     from astra_tacos.network.network_config import read_network
     from astra_tacos.report.table import describe_efficiency
     from astra_tacos.solver.verdict import (
-        verify_custom,
         verify_directory,
         verify_planned,
         verify_program,
@@ -82,8 +81,6 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
             verdicts = [verify_planned(target, before)]
         elif kind in (Kind.SCHEDULE, Kind.SYMMETRIC):
             verdicts = [verify_schedule_file(target, collective)]
-        elif kind is Kind.RUN and (custom := verify_custom(target, topology, collective)):
-            verdicts = custom
         elif kind in (Kind.RUN, Kind.COMPACT_RUN):
             raise ConfigError(
                 f"{path}: a {kind} says no collective to prove: `astra-tacos lint {shlex.quote(str(path))}` checks its files"
@@ -100,10 +97,8 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
         for verdict in verdicts:
             echo(f"{verdict.path}: {verdict.outcome}: {verdict.what}")
             if verdict.figures:
-                time, bound = (format_time(verdict.figures[name]) for name in ("predicted_ns", "bound_ns"))
-                echo(
-                    f"  predicted time {time}, bound (any algorithm) {bound}: {describe_efficiency(verdict.figures, _NEXT_LINE)}"
-                )
+                time, bound = (format_time(verdict.figures[name]) for name in ("time_ns", "bound_ns"))
+                echo(f"  time {time}, bound (any algorithm) {bound}: {describe_efficiency(verdict.figures)}")
             if verdict.unchecked is not None:
                 echo(f"  result not checked: {verdict.unchecked}")
             for violation in verdict.violations[:_SHOWN]:

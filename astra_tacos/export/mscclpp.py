@@ -92,7 +92,7 @@ def _why_not(schedule: Schedule) -> str | None:
     if schedule.sums is not None:
         return "its partial sums need buffers beside the one that plans run in"
     if schedule.num_sends > MOST_SENDS:
-        return f"it has {schedule.num_sends:,} sends, expected at most {MOST_SENDS:,}"
+        return f"it has {schedule.num_sends:,} sends, expected at most {MOST_SENDS:,} (synthesize --max-sends {MOST_SENDS})"
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import COLLECTIVES, UNEQUAL
 from astra_tacos.collective.collective import Collective
-from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network, backend_of
+from astra_tacos.export.astra_sim_network import AstraSimNetwork, astra_sim_network
 from astra_tacos.export.chakra import (
     COMM_TYPES,
     export_chakra,
@@ -24,8 +24,18 @@ from astra_tacos.export.chakra import (
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, Backend, choose_backend
+from astra_tacos.run.backend import (
+    BACKENDS,
+    CONGESTION_AWARE,
+    CONGESTION_UNAWARE,
+    PACKET,
+    Backend,
+    Binary,
+    binaries_for,
+    choose_backend,
+)
 from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -36,6 +46,8 @@ SCRIPT = "run_astra_sim.sh"
 NS3_SCRIPT = "run_ns3.sh"
 LOG = ASTRA_SIM_LOG
 _GROUPS = "comm_group.json"
+_ONE_DIMENSION = "only support 1-dim topology"
+"""What stock ASTRA-sim's program with queues says of several dimensions, and the program of its branch does not."""
 _MEMORY = "--remote-memory-configuration=remote_memory.json"
 
 
@@ -54,14 +66,16 @@ def check_script_name(workload: str) -> None:
 def write_run_script(
     directory: Path,
     workload: str,
-    backend: Backend,
+    network: NetworkConfig,
     verb: str,
     note: str | None = None,
     *,
-    needs: str | None = None,
+    prints: Mapping[Binary, int] | None = None,
     has_groups: bool = False,
 ) -> None:
     """Write a script that runs `system.json`, `network.yml` and `remote_memory.json` beside it, wherever it is called from.
+
+    It takes each program of ASTRA-sim that can run the network file, names them, and refuses those that cannot.
 
     Parameters
     ----------
@@ -69,12 +83,12 @@ def write_run_script(
         Directory of the run.
     workload
         Prefix of the workload's traces, from the directory.
-    backend
-        The network model that the files are for.
+    network
+        What `network.yml` says.
     verb, note
         What it does with the directory, and what there is to know, for its comments.
-    needs
-        What ASTRA-sim has to be built with; None for stock ASTRA-sim.
+    prints
+        What each program prints for the directory in ns, as far as that is known.
     has_groups
         Whether there is a `comm_group.json`, too.
 
@@ -83,12 +97,52 @@ def write_run_script(
     ConfigError
         If the workload's name has control characters.
     """
-    comments = [f"{verb} this directory on ASTRA-sim's {backend} analytical backend{f', built with {needs}' if needs else ''}."]
+    binaries = binaries_for(network)
+    comments = [f"{verb} this directory on ASTRA-sim, with any of these programs:", *_named(binaries, prints or {})]
     comments += [_one_line(note)] if note else []
-    program = f"{backend.binary}{f', built with {needs}' if needs else ''}"
     options = ["--network-configuration=network.yml", _MEMORY]
     options += [f"--comm-group-configuration={_GROUPS}"] if has_groups else []
-    _write_script(directory / SCRIPT, workload, comments, program, [*options, f"--logging-folder={LOG}"])
+    options = [*options, f"--logging-folder={LOG}"]
+    path = directory / SCRIPT
+    _write_script(path, workload, comments, "a program that this script names", options, _refusals(network, binaries))
+
+
+_REFUSE = 'refuse() { echo "$0: $ASTRA_SIM_BIN cannot run this directory: $1" >&2; exit 2; }'
+
+
+def _named(binaries: Sequence[Binary], prints: Mapping[Binary, int]) -> list[str]:
+    """A line for each program: its name, where it is from, what it prints."""
+    lines = []
+    for binary in binaries:
+        source = binary.label + (f" of {binary.backend.branch_source}" if binary.branch else "")
+        printed = f" prints {prints[binary]:,} ns" if binary in prints else ""
+        queues = "messages queue" if binary.backend.models_congestion else "messages do not queue"
+        lines.append(f"  {binary.backend.binary} ({source}; {queues}){printed}")
+    return lines or ["  none: no version of ASTRA-sim has this network"]
+
+
+def _refusals(network: NetworkConfig, binaries: Sequence[Binary]) -> str:
+    """Shell commands that end the script for programs that cannot run the network."""
+    runs = {binary.backend for binary in binaries if binary.branch is None}
+    cases = []
+    for backend in BACKENDS.values():
+        if backend in runs or any(binary.backend == backend for binary in binaries):
+            continue
+        reason = _one_line("; ".join(backend.refusals(network)) or "it has no such network")
+        cases.append(f"  *{backend.binary.rpartition('_')[2]}*) refuse {shlex.quote(reason)} ;;\n")
+    cases.append(f'  AstraSimNetwork*) [ -x {NS3_SCRIPT} ] && exec ./{NS3_SCRIPT} "$@"\n')
+    cases.append("    refuse 'the files of its ns-3 backend are not here: expected a directory made with --backend packet' ;;\n")
+    lines = f"""{_REFUSE}
+if [ -d "$ASTRA_SIM_BIN" ] || ! command -v "$ASTRA_SIM_BIN" > /dev/null; then refuse 'there is no such program'; fi
+case ${{ASTRA_SIM_BIN##*/}} in
+{"".join(cases)}esac
+"""
+    count = len(network.dimensions)
+    if count > 1:  # the branch and stock ASTRA-sim have programs of one name
+        stock = shlex.quote(f"stock ASTRA-sim has queues in one dimension, network.yml has {count}: take another program")
+        lines += f"""if grep -q '{_ONE_DIMENSION}' "$(command -v "$ASTRA_SIM_BIN")"; then refuse {stock}; fi
+"""
+    return lines
 
 
 def write_ns3_script(path: Path, workload: str, groups: str | None = None) -> None:
@@ -111,10 +165,14 @@ def write_ns3_script(path: Path, workload: str, groups: str | None = None) -> No
     options = [f"--network-configuration={CONFIG_FILE}", _MEMORY, f"--logical-topology-configuration={LOGICAL_FILE}"]
     comments = ["Replays this directory on ASTRA-sim's ns-3 backend."]
     program = "AstraSimNetwork, ASTRA-sim's program for ns-3"
-    _write_script(path, workload, comments, program, [*options, f"--comm-group-configuration={groups or 'empty'}"])
+    refusal = "case ${ASTRA_SIM_BIN##*/} in *Analytical*) refuse 'it is no program of the ns-3 backend' ;; esac\n"
+    groups_option = f"--comm-group-configuration={groups or 'empty'}"
+    _write_script(path, workload, comments, program, [*options, groups_option], f"{_REFUSE}\n{refusal}")
 
 
-def _write_script(path: Path, workload: str, comments: Sequence[str], program: str, options: Sequence[str]) -> None:
+def _write_script(
+    path: Path, workload: str, comments: Sequence[str], program: str, options: Sequence[str], refusals: str = ""
+) -> None:
     """Write a script that starts a program in its own directory.
 
     Parameters
@@ -129,6 +187,8 @@ def _write_script(path: Path, workload: str, comments: Sequence[str], program: s
         What ASTRA_SIM_BIN has to be the path of.
     options
         Options of the program after those of the workload and the system.
+    refusals
+        Commands that refuse programs, run in the directory.
     """
     check_script_name(workload)
     remarks = "\n".join(f"# {comment}" for comment in comments)
@@ -143,7 +203,7 @@ case $ASTRA_SIM_BIN in
   */*) ASTRA_SIM_BIN=$PWD/$ASTRA_SIM_BIN ;;
 esac
 CDPATH='' cd -- "$(dirname -- "$0")"
-exec "$ASTRA_SIM_BIN" \\
+{refusals}exec "$ASTRA_SIM_BIN" \\
   --workload-configuration={shlex.quote(workload)} \\
   --system-configuration=system.json \\
   {arguments} "$@"
@@ -204,9 +264,24 @@ class RunDirectory(Exported):
     @property
     def command(self) -> str:
         """How to start ASTRA-sim on it, "" if it cannot run it."""
-        if not self.script:
-            return ""
-        return f"ASTRA_SIM_BIN=.../{self.network.backend.binary} {shlex.quote(str(self.path / self.script))}"
+        return start_command(self.path / self.script, self.network.to_config(), self.network.backend) if self.script else ""
+
+
+def start_command(script: Path, network: NetworkConfig, clock: Backend) -> str:
+    """How to start ASTRA-sim by a script of a directory: with the stock program of the clock, or if there is none, another one.
+
+    Parameters
+    ----------
+    script
+        The script.
+    network
+        What its `network.yml` says.
+    clock
+        The network model that the directory was made for.
+    """
+    binaries = binaries_for(network)
+    chosen = min(binaries, key=lambda each: (each.branch is not None, each.backend != clock), default=None)
+    return f"ASTRA_SIM_BIN=.../{chosen.backend.binary} {shlex.quote(str(script))}" if chosen else ""
 
 
 def _is_own(names: set[str]) -> bool:
@@ -276,7 +351,7 @@ def _write(
     collective = schedule.collective
     name = collective.name.replace("-", "_")
     result = certify(schedule) | (more or {})
-    chosen = backend_of(schedule, None if backend is None else choose_backend(backend, None))
+    chosen = choose_backend(backend)
     network = astra_sim_network(schedule.topology, schedule.timing.link_model, chosen)
     if network.backend.models_congestion and stops_queues(schedule):
         raise ConfigError(
@@ -299,9 +374,18 @@ def _write(
             notes += _export_xml(schedule, directory / f"{name}.xml", msccl_xml)
         saving.result()
     (directory / "network.yml").write_text(network.to_yaml(), encoding="utf-8")
-    write_run_script(directory, f"workload/{name}", network.backend, "Replays", network.note, needs=network.needs)
+    prints = _known_prints(result.get("prints", ()))
+    write_run_script(directory, f"workload/{name}", network.to_config(), "Replays", network.note, prints=prints)
     is_exact = network.is_exact and keeps_link_order
     return RunDirectory(directory, notes, network=network, is_exact=is_exact, result=result)
+
+
+def _known_prints(prints: Sequence[dict[str, Any]]) -> dict[Binary, int]:
+    """What programs print, by the entry `prints` of a result."""
+    known = {(each["backend"], each["from"]): each["time_ns"] for each in prints}
+    branches = [Binary(each, branch) for each in BACKENDS.values() for branch in (None, each.branch)]
+    times = {each: known.get((each.backend.name, each.label)) for each in branches}
+    return {each: time_ns for each, time_ns in times.items() if time_ns is not None}
 
 
 def write_inputs(directory: Path, collective: Collective, result: dict[str, Any]) -> Path:
@@ -327,7 +411,7 @@ def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | No
     from astra_tacos.export.stand_in import stand_in_of
 
     for name, choice in choices.items():
-        if choice is not None and str(choice) != CONGESTION_AWARE.name:
+        if choice is not None and str(choice) not in (CONGESTION_AWARE.name, PACKET.name):
             raise ConfigError(
                 f"{name}: found {choice}, expected none: stand-in runs (devices that forward, or helpers) have no choice"
             )
@@ -375,7 +459,6 @@ def system_of(collective_name: str, name: str) -> dict[str, Any]:
         "scheduling-policy": "FIFO",
         "preferred-dataset-splits": 1,
         f"{pattern}-implementation-custom": [f"collective/{name}"],
-        "local-mem-bw": 50,
     }
 
 

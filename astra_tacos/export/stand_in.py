@@ -209,7 +209,7 @@ def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
     stand_in.nodes().write(prefix)
     (directory / "network.yml").write_text(stand_in.network.to_yaml(), encoding="utf-8")
     write_json(directory / RANK_MAP, rank_map(schedule.topology, stand_in.device))
-    write_run_script(directory, f"workload/{prefix.name}", CONGESTION_AWARE, "Replays", stand_in.network.note)
+    write_run_script(directory, f"workload/{prefix.name}", stand_in.network.to_config(), "Replays", stand_in.network.note)
     return StandInDirectory(directory, (stand_in.network.note,), is_exact=stand_in.network.is_exact, error_ns=stand_in.error_ns)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +17,12 @@ from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.planner.written_run import WrittenRun
-from astra_tacos.replayer.run_replay import Attempt
-from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
-from astra_tacos.solver.possibility import RunEnd, judge_end
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError
 
@@ -46,8 +43,8 @@ class CandidateRun:
         The directory that it was written to, and the run there.
     made, solutions, written
         Its collectives, of which some may be joint, what each case runs, and what was written.
-    backend, after
-        The network model, and the replay there.
+    after
+        The replay on the clock.
     """
 
     folder: Path
@@ -55,24 +52,16 @@ class CandidateRun:
     made: JointWorkload
     solutions: Solutions
     written: WrittenRun
-    backend: Backend
     after: RunOutcome
 
-    @cached_property
-    def known(self) -> dict[Backend, Attempt]:
-        """Its replays by network model, as far as they are made."""
-        return {self.backend: Attempt(self.after)}
-
-    @cached_property
-    def end(self) -> RunEnd:
-        """When it ends, as runs are compared: Broadcasts that stay native wait in all of them."""
-        return judge_end(self.run, self.backend, self.after.end_ns, self.known)
+    @property
+    def end_ns(self) -> int:
+        """When it ends on the clock."""
+        return self.after.end_ns
 
     def is_before(self, other: CandidateRun) -> bool:
-        """Whether it is the better one, see `RunEnd`; where the replay tells, nothing else is asked."""
-        if self.after.end_ns >= other.after.end_ns and not other.end.impossible:
-            return False
-        return self.end.is_before(other.end)
+        """Whether it is the better one."""
+        return self.end_ns < other.end_ns
 
 
 @dataclass(slots=True)
@@ -81,7 +70,7 @@ class _Trials:
 
     workload: Workload
     before: RunOutcome | None
-    before_end: RunEnd | None
+    before_ns: int | None
     write_and_replay: WriteAndReplay
     runs: list[CandidateRun] = field(default_factory=list)
     failure: AstraTacosError | None = None
@@ -97,7 +86,7 @@ class _Trials:
             self.failure = run
             return False
         self.runs.append(run)
-        return self.before_end is None or not self.before_end.is_before(run.end)
+        return self.before_ns is None or run.end_ns <= self.before_ns
 
     def fastest(self) -> CandidateRun:
         """The best run, the first of equally good ones.
@@ -118,7 +107,7 @@ def choose_run(
     solutions: Solutions,
     start: Run,
     before: RunOutcome | None,
-    before_end: RunEnd | None,
+    before_ns: int | None,
     write_and_replay: WriteAndReplay,
 ) -> CandidateRun:
     """Try up to six runs until one is no slower than the run before; return the best of those that were tried.
@@ -139,8 +128,8 @@ def choose_run(
     ----------
     workload, solutions
         The run's collectives, and the best solution of each case.
-    start, before, before_end
-        The run before, its replay and its end, None if it cannot be replayed.
+    start, before, before_ns
+        The run before, its replay and its end, None if it cannot be replayed or moves too little.
     write_and_replay
         Writes a run and replays it.
 
@@ -149,7 +138,7 @@ def choose_run(
     AstraTacosError
         If no candidate can be replayed, or one cannot be written.
     """
-    trials = _Trials(workload, before, before_end, write_and_replay)
+    trials = _Trials(workload, before, before_ns, write_and_replay)
     if trials.try_run(solutions, in_order_of_before=False):
         return trials.fastest()
     own = _own_traces(workload, solutions, start)

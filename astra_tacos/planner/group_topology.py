@@ -29,6 +29,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_DIMENSION, NO_LINK, Topology
+from astra_tacos.replayer.native_share import why_incomplete
 from astra_tacos.replayer.routes import crossed_pairs
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import single_collective_run
@@ -36,7 +37,6 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
-from astra_tacos.solver.possibility import end_with_queues, why_incomplete
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.graph import Graph
@@ -59,7 +59,7 @@ class Machine:
         groups: tuple[tuple[int, ...], ...],
         link_order: LinkOrder | None = None,
     ) -> int:
-        """Nanoseconds until the last group finishes, if all start at once, where a network can carry it (`end_with_queues`).
+        """Nanoseconds until the last group finishes, if all start at once.
 
         Parameters
         ----------
@@ -84,7 +84,7 @@ class Machine:
         lacks = why_incomplete(run) if schedule is None else ""
         if lacks:
             raise ReplayError(lacks)
-        return end_with_queues(run, self.backend, replay_run(run, self.backend).end_ns).counted_ns
+        return replay_run(run, self.backend).end_ns
 
 
 def _disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:

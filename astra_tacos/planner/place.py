@@ -286,7 +286,7 @@ def place(
     axes
         Axes of parallelism; None to find them from the groups and messages.
     backend
-        The network model, or its name; None takes the network's default.
+        The network model, or its name; None takes the one with queues.
     seed
         Of the search without axes.
     on_progress
@@ -306,7 +306,7 @@ def place(
     check_dimensions(workload.run)
     network = workload.run.network
     levels = _levels(network)
-    model = choose_backend(backend, network)
+    model = choose_backend(backend)
     found, tried = find_placements(workload, axes, seed)
     own = next(each for each in tried if np.array_equal(each.npu_of_rank, np.arange(network.num_npus)))
     chosen = [own, *(each for each in tried[:MOST_REPLAYED] if each is not own)]

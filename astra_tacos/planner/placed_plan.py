@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 from astra_tacos.planner.place import PlaceResult, place
@@ -26,8 +26,8 @@ def plan_placed(
 ) -> PlanResult:
     """The faster one of two plans: of the run as it is, and of the run with its ranks where it ends earliest.
 
-    `place.json` is then beside `plan.json`, and both say where the ranks are in the plan that is kept. The time before is that of
-    the run in that placement; `PlanResult.placement` has that of the run as its files say.
+    `place.json` is then beside `plan.json`, and both say where the ranks are in the plan that is kept. The time before and the
+    best native run are those of the run as its files say; `moved_ns` is the best native run in the placement.
     A run that ends in no placement is planned as it is, and a note says so.
 
     Parameters
@@ -53,7 +53,7 @@ def plan_placed(
         if not found.is_as_it_was:
             moved = planned_inputs(folder / "placed", inputs)
             where = f"ranks are placed as {found.name} ({PLACE_FILE})"
-            note = f"{where}: as they were, the plan takes {own.after_ns:,} ns"
+            note = f"{where}: as they were, the plan takes {own.time_ns:,} ns"
             asked = replace(request, inputs=moved, more_notes=(note,))
             plans.append((folder / "moved", plan(asked, folder / "moved", on_native, on_progress)))
         return write_fastest(output, plans, adds=lambda kept, target: _add_placement(found, own, plans, kept, target))
@@ -71,9 +71,10 @@ def _add_placement(
         npu_of_rank=tuple(best.npu_of_rank.tolist()),
         kept_as_is=written.is_as_it_was,
         before_ns=own.before_ns,
-        as_is_planned_ns=own.after_ns,
-        placed_planned_ns=plans[1][1].after_ns if len(plans) > 1 else None,
+        as_is_planned_ns=own.time_ns,
+        placed_planned_ns=plans[1][1].time_ns if len(plans) > 1 else None,
     )
-    add_to_plan(target, "placement", asdict(placement))
+    result = replace(kept.compared_with(own), placement=placement)
+    add_to_plan(target, result.to_json())
     write_json(target / PLACE_FILE, written.to_json())
-    return replace(kept, placement=placement)
+    return result

@@ -1,141 +1,32 @@
-"""The result of a plan in figures: what was changed, and how much time it saves on each judge."""
+"""The result of a plan in figures: what was changed, and how much time it saves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.planner.best_native import BestNative
-from astra_tacos.planner.run_bound import RunBound
+from astra_tacos.planner.run_bound import RunBound, share_kept
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import least_ns
-from astra_tacos.planner.workload import MessageCounts, Workload
-from astra_tacos.replayer.run_replay import Attempt, replay_once
+from astra_tacos.planner.workload import DistinctCollective, MessageCounts, Workload
+from astra_tacos.replayer.run_replay import Attempt
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.solver.judges import FIGURES, Judge
-from astra_tacos.solver.possibility import RunEnd
+from astra_tacos.solver.clock import Printed
 from astra_tacos.support.arrays import Ints
+from astra_tacos.support.units import bytes_per_ns
 
-Known = Mapping[Backend, Attempt]
-"""Replays that are there already."""
-
-_AS_FAST = 1.01
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedRun:
-    """End of a run on one judge, in ns; None where it does not end, or was not asked for.
-
-    Parameters
-    ----------
-    judge
-        The judge.
-    before_ns, after_ns
-        Of the run before, and of the planned one.
-    reason
-        Why the planned one does not end.
-    native_ns
-        Of the best native run on this judge, where it was looked for: on judges with queues that the plan is not made for.
-    """
-
-    judge: Judge
-    before_ns: int | None
-    after_ns: int | None
-    reason: str = ""
-    native_ns: int | None = None
-
-    @property
-    def speed_up_over_native(self) -> float | None:
-        """The best native run on this judge over the planned run there; None where either is not known."""
-        return None if self.native_ns is None or self.after_ns is None else self.native_ns / max(self.after_ns, 1)
-
-    @property
-    def loses_to_native(self) -> bool:
-        """Whether the planned run is slower here than the best native one, by more than models differ."""
-        return self.native_ns is not None and (self.after_ns is None or self.after_ns > _AS_FAST * self.native_ns)
-
-    def to_json(self) -> dict[str, Any]:
-        """The time after under the judge's figure, `stock_ns`, the one before as `stock_before_ns`, and the best native one."""
-        figure = self.judge.figure
-        stem = figure.removesuffix("_ns")
-        native = {} if self.native_ns is None else {f"{stem}_best_native_ns": self.native_ns}
-        return {figure: self.after_ns, f"{stem}_before_ns": self.before_ns} | native
-
-    def note(self, made_for: Backend) -> str | None:
-        """What there is to say: the planned run does not end there, is slower than before, or takes less than it can.
-
-        Parameters
-        ----------
-        made_for
-            The backend of the plan: schedules whose sends wait in queues overlap on a judge that has none.
-        """
-        if made_for.link_model == "pipelined" and not self.judge.backend.models_congestion and self.after_ns is not None:
-            return f"{self.judge.describe()} has no queues: sends of this plan overlap on links there, and its time is too short"
-        if self.after_ns is None:
-            return f"on {self.judge.describe()} the planned run does not end: {self.reason}"
-        if self.before_ns is not None and self.after_ns > self.before_ns:
-            times = f"{self.after_ns:,} ns instead of {self.before_ns:,} ns"
-            return f"on {self.judge.describe()} the planned run is slower than the run before: {times}"
-        return None
-
-
-def judge_run(judges: tuple[Judge, ...], before: Known, after: Run, known_after: Known) -> tuple[JudgedRun, ...]:
-    """The end of a run before and after, on each judge.
-
-    Parameters
-    ----------
-    judges
-        The judges.
-    before
-        The replays of the run before, on all of them.
-    after
-        The planned run.
-    known_after
-        Its replays by network model, as far as they are there.
-    """
-    judged = []
-    for judge in judges:
-        backend = judge.backend
-        end = replay_once(after, backend, dict(known_after))
-        judged.append(JudgedRun(judge, before[backend].end_ns, end.end_ns, end.reason))
-    return tuple(judged)
-
-
-def fair_judges(judges: tuple[Judge, ...], backend: Backend) -> tuple[Judge, ...]:
-    """Those that can tell whether a plan for another backend ends earlier.
-
-    A judge without queues is asked only of plans that are made for it: schedules whose sends wait in queues overlap there.
-    """
-    return tuple(judge for judge in judges if judge.backend.models_congestion or judge.backend == backend)
-
-
-def notes_on_other_plan(judged: tuple[JudgedRun, ...], other: tuple[JudgedRun, ...], backend: Backend) -> tuple[str, ...]:
-    """Where the plan for another backend ends earlier.
-
-    Parameters
-    ----------
-    judged, other
-        The plan, and the other one on its fair judges.
-    backend
-        The backend of the other one.
-    """
-    notes = []
-    own = {each.judge.figure: each for each in judged}
-    for theirs in other:
-        ours = own[theirs.judge.figure]
-        if theirs.after_ns is not None and (ours.after_ns is None or theirs.after_ns < ours.after_ns):
-            instead = "" if ours.after_ns is None else f" instead of {ours.after_ns:,} ns"
-            end = f"a plan for the {backend} backend ends at {theirs.after_ns:,} ns{instead}"
-            notes.append(f"on {ours.judge.describe()} {end}: --backend {backend} makes such")
-    return tuple(notes)
+_COMPUTES = 1.001
+"""A run whose compute takes all but a thousandth of its time cannot gain."""
+DEPRECATED = {"after_ns": "time_ns", "exposed_after_ns": "exposed_ns"}
+"""Keys of plan.json that the next release will not have, and those that take their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,24 +147,22 @@ class PlanResult:
 
     Parameters
     ----------
-    backend, baseline
-        What it was judged on, and the native algorithm of the run before, None for the run as it was.
+    clock, baseline
+        The network model that all times are of, and the native algorithm of the run before, None for the run as it was.
     num_ranks, num_nodes, num_collectives
         Ranks, collective nodes, and collectives that they make.
-    before_end, after_end
-        End of the run; before is None if that run does not end.
+    before_ns, time_ns
+        End of the run as its files say, and of the planned one; before is None if that run does not end.
     before_reason
         Why not.
-    exposed_before_ns, exposed_after_ns
+    exposed_before_ns, exposed_ns
         Largest exposed communication of a rank.
     cases
         Figures by case.
-    judged
-        The end of the run on each judge, whichever it was planned for.
     notes
-        Where the planned run is slower than before, and where a plan for another backend is faster.
+        What could not be done, and why.
     native
-        The fastest native configuration of the run, and how it was found.
+        The best native configuration of the run, and how it was found.
     bound
         What the run takes at least, whatever algorithms its collectives have.
     messages
@@ -282,22 +171,25 @@ class PlanResult:
         Collectives of several groups that run joint schedules.
     path_before, path_after
         The critical paths; before is None if that run does not end.
+    prints
+        What programs of ASTRA-sim print for the planned run, and for the best native one.
+    moved_ns
+        End of the best native run whose communication is moved in time as that of the planned run; None without a schedule.
     placement
-        Where the ranks are, if other places were tried. The run before is then the one in that placement.
+        Where the ranks are, if other places were tried.
     """
 
-    backend: Backend
+    clock: Backend
     baseline: str | None
     num_ranks: int
     num_nodes: int
     num_collectives: int
-    before_end: RunEnd | None
+    before_ns: int | None
     before_reason: str
-    after_end: RunEnd
+    time_ns: int
     exposed_before_ns: int | None
-    exposed_after_ns: int
+    exposed_ns: int
     cases: tuple[CaseFigures, ...]
-    judged: tuple[JudgedRun, ...]
     notes: tuple[str, ...]
     native: BestNative
     bound: RunBound
@@ -305,57 +197,81 @@ class PlanResult:
     joint: tuple[JointFigures, ...]
     path_before: PathSummary | None
     path_after: PathSummary
+    prints: tuple[Printed, ...] = ()
+    moved_ns: int | None = None
     placement: PlannedPlacement | None = None
 
     @property
-    def before_ns(self) -> int | None:
-        """End of the run before in its replay; None if it does not end."""
-        return None if self.before_end is None else self.before_end.end_ns
+    def bound_ns(self) -> int:
+        """What the run takes at least on the clock."""
+        return self.bound.end_ns
 
     @property
-    def after_ns(self) -> int:
-        """End of the planned run in its replay."""
-        return self.after_end.end_ns
+    def num_tried(self) -> int:
+        """How many native configurations were replayed."""
+        return self.native.num_replays
 
     @property
-    def counted_ns(self) -> int:
-        """End of the planned run where it counts, see `RunEnd`."""
-        return self.after_end.counted_ns
-
-    @property
-    def efficiency(self) -> float | None:
-        """The bound as a share of the time after; None if that is shorter than any network can be."""
-        return efficiency_of(self.counted_ns, self.bound.end_ns)
+    def efficiency(self) -> float:
+        """The bound as a share of the time."""
+        return efficiency_of(self.time_ns, self.bound_ns)
 
     @property
     def best_native_ns(self) -> int | None:
-        """End of the native run that ends first where a network can carry it; None if none is known."""
-        return None if self.native.fastest_possible is None else self.native.fastest_possible.end.possible_ns
+        """End of the best native run; None if none is known."""
+        return self.native.end_ns
 
     @property
     def speed_up_over_best_native(self) -> float | None:
-        """The same time over the time after, as both count."""
-        return None if self.best_native_ns is None else self.best_native_ns / max(self.counted_ns, 1)
+        """The end of the best native run over that of the planned one."""
+        return None if self.best_native_ns is None else self.best_native_ns / max(self.time_ns, 1)
 
     @property
     def speed_up(self) -> float | None:
-        """Time before over time after, as both count."""
-        return None if self.before_end is None else self.before_end.counted_ns / max(self.counted_ns, 1)
+        """The end of the run before over that of the planned one."""
+        return None if self.before_ns is None else self.before_ns / max(self.time_ns, 1)
+
+    @property
+    def why_no_gain(self) -> str:
+        """Why the planned run ends no earlier than the best native one; "" if it does, or none is known."""
+        if self.best_native_ns is None or self.time_ns < self.best_native_ns:
+            return ""
+        if self.time_ns <= self.bound.parts_ns.get("compute", 0) * _COMPUTES:
+            return "no gain: compute ends last"
+        if self.messages.limit < self.native_messages:
+            return f"no gain: the best native run has more messages than the {self.messages.limit:,} of --max-messages"
+        return "no gain: native collectives are as fast"
+
+    @property
+    def native_messages(self) -> int:
+        """Messages of the best native run, 0 if none is known."""
+        return 0 if self.native.best is None else self.native.best.num_messages
+
+    def compared_with(self, as_is: PlanResult) -> PlanResult:
+        """The same plan beside the run as its files say and its best native run, for a run that was moved before."""
+        native = {each.binary: each.best_native_ns for each in as_is.prints}
+        return replace(
+            self,
+            before_ns=as_is.before_ns,
+            before_reason=as_is.before_reason,
+            exposed_before_ns=as_is.exposed_before_ns,
+            native=as_is.native,
+            moved_ns=None if self is as_is else self.native.end_ns,
+            path_before=as_is.path_before,
+            prints=tuple(replace(each, best_native_ns=native.get(each.binary)) for each in self.prints),
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """One object for `plan.json`."""
-        own: dict[str, Any] = {"backend": self.backend.name, "baseline": self.baseline}
+        """One object for `plan.json`; `deprecated` names the keys that the next release will not have."""
+        own: dict[str, Any] = {"backend": self.clock.name, "baseline": self.baseline}
         own |= {"num_ranks": self.num_ranks, "num_nodes": self.num_nodes, "num_collectives": self.num_collectives}
-        own |= end_in_json("before", self.before_end) | {"before_reason": self.before_reason}
-        own |= end_in_json("after", self.after_end)
-        own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_after_ns": self.exposed_after_ns}
+        own |= {"time_ns": self.time_ns, "before_ns": self.before_ns, "before_reason": self.before_reason}
+        own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_ns": self.exposed_ns, "moved_ns": self.moved_ns}
         own |= {"notes": list(self.notes), "speed_up": self.speed_up}
         own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
         own |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
-        own |= {"below_bound_ns": max(self.bound.end_ns - self.counted_ns, 0)}
-        own |= self.messages.to_json() | dict.fromkeys(FIGURES)
-        for judged in self.judged:
-            own |= judged.to_json()
+        own |= {"prints": [each.to_json() for each in self.prints]} | self.messages.to_json()
+        own |= {"after_ns": self.time_ns, "exposed_after_ns": self.exposed_ns, "deprecated": DEPRECATED}
         own |= {"joint": [asdict(each) for each in self.joint]}
         paths = {"before": self.path_before, "after": self.path_after}
         own |= {} if self.placement is None else {"placement": asdict(self.placement)}
@@ -404,7 +320,7 @@ def case_figures(
                 link_model=schedule.timing.link_model if schedule else "",
                 reason=solution.reason,
                 predicted_ns=schedule.collective_time_ns if schedule else None,
-                bound_ns=least_ns(case, solution),
+                bound_ns=_least_ns(case, solution) if after.backend.models_congestion else None,
                 together_ns=solution.together_ns,
                 native_ns=solution.native_ns,
                 exact=solution.is_exact,
@@ -419,12 +335,13 @@ def case_figures(
     return tuple(sorted(figures, key=lambda figures: (-figures.spent_after_ns, figures.name)))
 
 
-def end_in_json(when: str, end: RunEnd | None) -> dict[str, Any]:
-    """The keys of plan.json for the end of a run."""
-    times = {f"{when}_ns": None, f"{when}_possible_ns": None, f"{when}_impossible": ""}
-    if end is None:
-        return times
-    return dict(zip(times, (end.end_ns, end.possible_ns, end.impossible), strict=True))
+def _least_ns(case: DistinctCollective, solution: CaseSolution) -> int | None:
+    """The bound of a case, less what truncated messages may save (`run_bound.share_kept`)."""
+    least = least_ns(case, solution)
+    if least is None or solution.schedule is None:
+        return least
+    rate = float(bytes_per_ns(solution.schedule.topology.link_bandwidth_gibps).max())
+    return int(least * share_kept(case.collective, case.size_bytes, case.num_members, rate))
 
 
 def time_spent(workload: Workload, outcome: RunOutcome) -> Ints:

@@ -24,16 +24,13 @@ class PlanRequest:
     inputs
         The files of the run.
     backend
-        The network model, or its name; None takes the network's default (`run.backend`).
+        The clock: the network model that times all runs of the plan, or its name; None takes the one with queues.
     baseline
         Native algorithm of the run before; None takes the run as it is.
     options
         What is asked of the searches of each collective; link models are those of the backend. All share its `threads`.
     cache
         Directory of synthesized collectives, None for none.
-    compare_backends
-        Whether a thorough search makes a quick plan for each other backend, too, where judges may differ, to say where that plan
-        is faster; and whether judges with queues say what native collectives take there.
     most_messages
         About how many messages the planned run may have; None for 20 times as many as native collectives take.
     candidates
@@ -62,7 +59,6 @@ class PlanRequest:
     baseline: str | None = None
     options: SearchOptions = PLAN_OPTIONS
     cache: Path | None = None
-    compare_backends: bool = True
     most_messages: int | None = None
     candidates: tuple[Candidate, ...] = ()
     place: bool = False

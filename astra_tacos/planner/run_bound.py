@@ -12,6 +12,12 @@ A member may be done long before the last one, and NPUs that are no members may 
 on a path than their bounds together. If all members of each collective began and ended together, and no others helped them, the
 run would take at least `in_step_ns`. What a run takes above `in_step_ns` is lost to order and overlap.
 
+ASTRA-sim truncates the time of each message on each link to whole nanoseconds, so a run may end a little earlier than bytes over
+bandwidth say. The bound allows for that (`allowance`): it holds for all algorithms that cut what a rank has of a collective into
+at most `PIECES` messages, or lose at most `LOST` of their time.
+
+Where links carry any number of messages, no bandwidth bound holds: compute, and paths on which collectives take no time, do.
+
 Durations of nodes and collectives are estimated here, too, to choose an order of collectives.
 """
 
@@ -33,6 +39,7 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import collective_of_group, largest_bound, least_ns
 from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints
@@ -65,6 +72,10 @@ def _slowest(run: Run) -> float:
     return min(link.bandwidth_gibps or 1.0 for link in links)
 
 
+PIECES = 16
+"""Messages that what a rank has of a collective is cut into at most: as many as the splits of native collectives."""
+LOST = 0.005
+"""Share of its time that a schedule of shorter messages may lose to truncation, as synthesizers choose their chunks."""
 MOST_NODES = 1 << 20
 """Most nodes of a run whose longest way is looked for."""
 _MOST_GROUPS = 512
@@ -116,7 +127,7 @@ class RunBound:
 class _Least:
     """What the collective of one group takes at least, in ns: all of it, and until its first member has what it needs.
 
-    `entering` and `leaving` are float64[members], bytes that go into and out of each member.
+    `entering` and `leaving` are float64[members], bytes that go into and out of each member, less what truncation may save.
     """
 
     all_ns: int
@@ -125,10 +136,25 @@ class _Least:
     leaving: Floats
 
 
-def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolution, ...]) -> RunBound:
+def allowance(message_bytes: Ints | Floats, bytes_per_ns: float) -> Floats:
+    """The share of a time that remains where messages are truncated: k / (k + 1), the shortest holds a link for k whole ns.
+
+    Parameters
+    ----------
+    message_bytes
+        [n], sizes of the shortest messages.
+    bytes_per_ns
+        Rate of the fastest link.
+    """
+    whole = np.floor(np.asarray(message_bytes, np.float64) / max(bytes_per_ns, 1e-300))
+    kept: Floats = np.minimum(whole / (whole + 1), 1 - LOST)
+    return kept
+
+
+def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolution, ...], clock: Backend) -> RunBound:
     """The largest lower bound on the end of a run, whatever algorithms its collectives are given.
 
-    Arithmetic is exact (ASTRA-sim truncates delays, so it may print a little less), and reductions take no time.
+    Reductions take no time.
 
     Parameters
     ----------
@@ -138,6 +164,8 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolut
         Its network.
     solutions
         The result of each distinct collective, whose bounds on the group's own links count for `in_step_ns`.
+    clock
+        The network model on which the run ends.
 
     Raises
     ------
@@ -145,15 +173,40 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolut
         If a node would make ASTRA-sim stop.
     """
     actions = workload_actions(workload.carried_run)
-    groups = _groups(workload, topology)
+    has_queues, found = clock.models_congestion, {"compute": _compute(workload, actions)}
+    groups = _groups(workload, topology) if has_queues else {}
     ports = _ports(topology)
     least = {key: _least(topology, ports, each, number < _MOST_EXACT) for number, (key, (each, _)) in enumerate(groups.items())}
-    found = {"compute": _compute(workload, actions), "cut": _cut(workload, topology, groups, least)}
+    if has_queues:
+        found["cut"] = _cut(workload, topology, groups, least)
     in_step_ns = None
     if workload.run.workload.num_nodes <= MOST_NODES:
-        own = [least_ns(*each) for each in zip(workload.cases, solutions, strict=True)]
+        own = [least_ns(*each) if has_queues else None for each in zip(workload.cases, solutions, strict=True)]
         found["path"], in_step_ns = _path(workload, topology, actions, least, own)
-    return RunBound.of(found, in_step_ns)
+    return RunBound.of(found, in_step_ns if has_queues else None)
+
+
+def _fastest(topology: Topology) -> float:
+    """Bytes per ns of the fastest link."""
+    return float(bytes_per_ns(topology.link_bandwidth_gibps).max())
+
+
+def share_kept(collective: str, size_bytes: int, members: int, bytes_per_ns: float) -> float:
+    """What truncation leaves of the time of a collective, see `allowance`.
+
+    Parameters
+    ----------
+    collective, size_bytes, members
+        Its name, its size and how many ranks take part.
+    bytes_per_ns
+        Rate of the fastest link.
+    """
+    own = size_bytes / (1 if collective == "all-gather" else members)
+    return float(allowance(np.array([own / PIECES]), bytes_per_ns)[0])
+
+
+def _share_kept(topology: Topology, collective: Collective) -> float:
+    return share_kept(collective.name, collective.size_bytes, collective.num_members, _fastest(topology))
 
 
 _Groups = dict[tuple[int, int], tuple[Collective, int]]
@@ -197,11 +250,12 @@ def _least(topology: Topology, ports: tuple[Floats, Floats], collective: Collect
     alone = np.zeros((len(members), topology.num_npus), np.bool_)
     alone[np.arange(len(members)), members] = True
     into, out_of = ports
-    entering, leaving = bytes_of(collective).entering(alone), bytes_of(collective).entering(~alone)
+    kept = _share_kept(topology, collective)
+    entering, leaving = kept * bytes_of(collective).entering(alone), kept * bytes_of(collective).entering(~alone)
     needed = entering / np.maximum(into[members], 1e-300)
     whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
     if with_distances:
-        whole = max(whole, largest_bound(topology, collective))
+        whole = max(whole, int(kept * largest_bound(topology, collective)))
     return _Least(whole, int(needed.min()), entering, leaving)
 
 
@@ -234,13 +288,14 @@ def _cut(workload: Workload, topology: Topology, groups: _Groups, least: dict[tu
         members = collective.member_npus
         into[members] += times * least[key].entering
         out_of[members] += times * least[key].leaving
-        entering[others] += times * bytes_of(collective).entering(blocks)
+        entering[others] += times * _share_kept(topology, collective) * bytes_of(collective).entering(blocks)
     entering[single] = into[sides[single].argmax(axis=1)]
     entering[all_but_one] = out_of[sides[all_but_one].argmin(axis=1)]
     trace = workload.run.workload
     send = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & workload.issue.runs)
     ends, which = np.unique(np.stack((trace.rank[send], trace.peer[send])), axis=1, return_inverse=True)
-    amounts = np.bincount(which.ravel(), trace.size_bytes[send], ends.shape[1])
+    sizes = trace.size_bytes[send] * allowance(trace.size_bytes[send], _fastest(topology))
+    amounts = np.bincount(which.ravel(), sizes, ends.shape[1])
     for (src, dst), amount in zip(ends.T.tolist(), amounts.tolist(), strict=True):
         entering += amount * (sides[:, dst] & ~sides[:, src])
     links = [links_into(topology, side) for side in sides]

@@ -21,7 +21,7 @@ from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
 from astra_tacos.replayer.packet_network import FILES as NS3_FILES
 from astra_tacos.replayer.packet_network import WRITTEN as NS3_WRITTEN
 from astra_tacos.replayer.packet_network import write_ns3_files
-from astra_tacos.run.backend import PACKET, Backend, default_backend
+from astra_tacos.run.backend import PACKET
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.recording import REPLAY_FILE
 from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, write_groups
@@ -29,6 +29,7 @@ from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.trace import Trace, idle_trace
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, write_json
@@ -123,7 +124,6 @@ def write_configurations(
     groups: Mapping[int, Sequence[int]],
     per_node: Mapping[int, str],
     network: NetworkConfig,
-    backend: Backend,
     keys: Mapping[str, Any],
 ) -> None:
     """Write all files but traces and the plan itself.
@@ -140,8 +140,8 @@ def write_configurations(
         Communicator groups of the planned run.
     per_node
         By node id, the prefix of the trace that it runs.
-    network, backend
-        The network of the run, and the model that judges it; the script runs the network's default one if that is not analytical.
+    network
+        The network of the run.
     keys
         Keys of the system file that replace those of the run's.
     """
@@ -152,11 +152,14 @@ def write_configurations(
     else:
         shutil.copyfile(inputs.remote_memory, folder / MEMORY)
     write_groups(folder, groups)
-    workload = f"{WORKLOAD}/{inputs.workload.name}"
+    write_planned_script(folder, inputs, network)
+
+
+def write_planned_script(folder: Path, inputs: RunInputs, network: NetworkConfig, prints: Sequence[Printed] = ()) -> None:
+    """Write the script that starts ASTRA-sim on a planned run, with what programs print as far as that is known."""
     if not network.forwarding:
-        model = backend if backend.is_analytical else default_backend(network)
-        needs = model.needs(len(network.dimensions))
-        write_run_script(folder, workload, model, "Runs", needs=needs, has_groups=True)
+        times = {each.binary: each.time_ns for each in prints if each.time_ns is not None}
+        write_run_script(folder, f"{WORKLOAD}/{inputs.workload.name}", network, "Runs", prints=times, has_groups=True)
 
 
 def write_system(folder: Path, source: Path, per_node: Mapping[int, str], keys: Mapping[str, Any]) -> None:
@@ -219,13 +222,13 @@ def write_plan(folder: Path, result: dict[str, Any], rows: Sequence[str] = (), c
     (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
 
 
-def add_to_plan(folder: Path, key: str, entry: dict[str, Any]) -> None:
-    """Add an object to `plan.json`, which keeps its lines."""
+def add_to_plan(folder: Path, entries: Mapping[str, Any]) -> None:
+    """Replace entries of `plan.json`, or add them."""
     path = folder / PLAN_FILE
-    text = path.read_text(encoding="utf-8")
-    assert text.startswith("{")  # a plan of ours
-    block = json.dumps({key: entry}, indent=1)[1:-2]
-    path.write_text(f"{{{block},{text[1:]}", encoding="utf-8")
+    found = json.loads(path.read_text(encoding="utf-8"))
+    rows = [json.dumps(row) for row in found.pop("nodes", [])]
+    columns = tuple(found.pop("node_columns", ()))
+    write_plan(folder, found | dict(entries), rows, columns)
 
 
 def write_traces(

@@ -34,7 +34,7 @@ from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, timing_of_sizes
-from astra_tacos.solver.robust import search_on
+from astra_tacos.solver.packet_search import search_on
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
@@ -202,7 +202,7 @@ def solve_case(
     backend = machine.backend
     native_ns = native_together_ns(case, machine)
     most = min(case.max_sends, options.max_sends)
-    judged = {"version": package_version(), "backend": backend.name, "times": "possible", "max_sends": most}
+    judged = {"version": package_version(), "backend": backend.name, "times": "clock", "max_sends": most}
     identity = case.identity | options.identity() | judged
     if candidates:
         identity["candidates"] = [candidate.digest for candidate in candidates]

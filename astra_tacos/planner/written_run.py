@@ -179,7 +179,7 @@ def write_run(
         int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep; None to leave all
         nodes as they are, with native collectives.
     backend
-        The model that the script runs.
+        The network model that the run is written for: the packet level needs more files.
     native
         How native collectives run, if any is left; None stands for what the system file says.
 
@@ -218,7 +218,7 @@ def write_run(
     prefixes = write_traces(folder, run.workload, schedules, kept, idle, link_orders)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
     keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
-    write_configurations(folder, inputs, assignment.groups, per_node, run.network, backend, keys)
+    write_configurations(folder, inputs, assignment.groups, per_node, run.network, keys)
     if not backend.is_analytical:
         write_ns3_configurations(folder, inputs, run.network)
     collectives = {name: schedule.collective for name, schedule in schedules.items()}

@@ -124,8 +124,8 @@ def _touch(at, way, against, state):
 
 @inlined
 def _touch_link(message, code, state):
-    """A message comes to a link, where the order counts, unless messages cut through: there it is the network's choice."""
-    _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 0 if code.cuts_through else 1, state)
+    """A message comes to a link, where the order counts."""
+    _touch(np.int64(code.hop_link[state.messages[message].hop]), 1, 1, state)
 
 
 @inlined
@@ -279,12 +279,6 @@ def _transmit(message, now, code, state):
     serialisation = size / code.link_bytes_per_ns[link]
     if not code.link_latency_ns[link] + serialisation < LATEST_NS:
         return OUT_OF_TIME
-    awaited = serialisation
-    if code.cuts_through:  # A message moves on as soon as its head is there; its tail comes as the slowest link lets it.
-        is_last = code.hop_link[state.messages[message].hop + 1] == NONE
-        awaited = size / code.pair_bytes_per_ns[pair] if is_last else 0.0
-        if not code.link_latency_ns[link] + awaited < LATEST_NS:
-            return OUT_OF_TIME
     held = np.int64(serialisation)
     state.link_bytes[link] += size
     state.link_busy_ns[link] += held
@@ -295,8 +289,8 @@ def _transmit(message, now, code, state):
         state.record_size[record] = size
         state.record_pair[record] = pair
         state.record_start_ns[record] = now
-    end = now + np.int64(code.link_latency_ns[link] + awaited)
-    if (now + held == 0 or end == 0) and not code.cuts_through:
+    end = now + np.int64(code.link_latency_ns[link] + serialisation)
+    if now + held == 0 or end == 0:
         state.scalar[CULPRIT] = message
         return ENDS_AT_ZERO
     if end >= LATEST_NS or now + held >= LATEST_NS:

@@ -163,10 +163,9 @@ class Code(NamedTuple):
     pair_hop: I64  # [pairs]: first entry in `hop_link`
     hop_link: I32  # [...]: links crossed, each pair's ended by -1; empty: no links, a delay per pair
     pair_latency_ns: F64  # [pairs], where there are no links
-    pair_bytes_per_ns: F64  # [pairs], or where messages cut through
+    pair_bytes_per_ns: F64  # [pairs]
     link_latency_ns: F64  # [links]
     link_bytes_per_ns: F64  # [links]
-    cuts_through: bool  # a message may be on several of its links at once
     hands_over: bool  # another kernel carries the messages, from the list of `OUT_HEAD` on
     # Workload.
     slot: U8  # [workload rows]

@@ -15,7 +15,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
-from astra_tacos.run.backend import BACKENDS, Backend, default_backend
+from astra_tacos.run.backend import BACKENDS, Backend, stock_backend
 from astra_tacos.run.run import RunInputs
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -66,14 +66,14 @@ def find_binary(binary: str | Path | None, network: NetworkConfig, backend: Back
     binary, network
         The given one, None for none, and the network that it is for.
     backend
-        The backend whose program is wanted; None for the network's default.
+        The backend whose program is wanted; None for the one that stock ASTRA-sim has for the network.
 
     Raises
     ------
     ConfigError
         If it does not exist or is not executable.
     """
-    name = (backend or default_backend(network)).binary
+    name = (backend or stock_backend(network)).binary
     given = binary or os.environ.get(BINARY_VARIABLE)
     found = shutil.which(str(given or name))
     if found is None:
@@ -83,9 +83,9 @@ def find_binary(binary: str | Path | None, network: NetworkConfig, backend: Back
 
 
 def backend_of(binary: Path, network: NetworkConfig) -> Backend:
-    """The network model of a binary, guessed from its name; the network's default where the name does not tell."""
+    """The network model of a binary, guessed from its name; that of stock ASTRA-sim where the name does not tell."""
     name = _letters(binary.name)
-    return next((backend for backend in BACKENDS.values() if _letters(backend.name) in name), default_backend(network))
+    return next((backend for backend in BACKENDS.values() if _letters(backend.name) in name), stock_backend(network))
 
 
 def _letters(text: str) -> str:

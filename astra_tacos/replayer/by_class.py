@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig, check_block_sizes
-from astra_tacos.replayer.routes import CongestionAware, Routes, WholeMessages, crossed_pairs, listed_routes, slowest_rates
+from astra_tacos.replayer.routes import CongestionAware, Routes, WholeMessages, crossed_pairs, listed_routes
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.trace.trace import Trace
@@ -19,10 +19,9 @@ _UP, _DOWN, _DIRECT = range(3)
 
 
 class TranslatedLinks(WholeMessages):
-    """`CongestionAware` or `CutThrough` on a network of whole dimensions, for messages whose sources are representatives."""
+    """`CongestionAware` on a network of whole dimensions, for messages whose sources are representatives."""
 
-    def __init__(self, network: NetworkConfig, lattice: Lattice, cuts_through: bool) -> None:
-        self.cuts_through = cuts_through
+    def __init__(self, network: NetworkConfig, lattice: Lattice) -> None:
         check_block_sizes(network.source, network.dimensions)
         self._network, self._lattice = network, lattice
         self.link_src, self.link_dst = np.empty((2, 0), np.int32)
@@ -46,8 +45,7 @@ class TranslatedLinks(WholeMessages):
         self.link_bytes_per_ns = bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions], np.float64))[of_link]
         self.link_src, self.link_dst = self._ends()
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
-        routes = listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
-        return slowest_rates(routes, self.link_bytes_per_ns) if self.cuts_through and len(src) else routes
+        return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
 
     def _ends(self) -> tuple[Ints32, Ints32]:
         """The devices at the ends of the links that stand for others; switches are numbered as `build_topology` does."""

@@ -138,7 +138,6 @@ def compile_run(
         pair_bytes_per_ns=routes.direct_bytes_per_ns,
         link_latency_ns=network.link_latency_ns[used_links],
         link_bytes_per_ns=network.link_bytes_per_ns[used_links],
-        cuts_through=network.cuts_through,
         hands_over=network.hands_over,
         slot=actions.slot,
         order=order,

@@ -16,8 +16,8 @@ from astra_tacos.replayer.by_class import TranslatedLinks
 from astra_tacos.replayer.casting import Casts
 from astra_tacos.replayer.compilation import Compiled, template_sends
 from astra_tacos.replayer.packet_network import PacketNetwork
-from astra_tacos.replayer.routes import CongestionAware, CongestionUnaware, CutThrough, NetworkModel
-from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, CUT_THROUGH, PACKET, Backend
+from astra_tacos.replayer.routes import CongestionAware, CongestionUnaware, NetworkModel
+from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, Backend
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import LinkLoads
 from astra_tacos.support.arrays import Ints
@@ -25,7 +25,6 @@ from astra_tacos.support.arrays import Ints
 NETWORK_MODELS: Mapping[Backend, Callable[[NetworkConfig], NetworkModel]] = {
     CONGESTION_AWARE: CongestionAware,
     CONGESTION_UNAWARE: CongestionUnaware,
-    CUT_THROUGH: CutThrough,
     PACKET: PacketNetwork,
 }
 
@@ -54,7 +53,7 @@ def link_loads(
     src, dst, sent = compiled.pair_src, compiled.pair_dst, _pair_bytes(compiled, casts, state)
     used = np.flatnonzero(sent)
     model = CongestionAware(replace(network, failed_links=()))
-    some = model if lattice is None else TranslatedLinks(network, lattice, False)
+    some = model if lattice is None else TranslatedLinks(network, lattice)
     routes = some.routes(src[used], dst[used])
     hops = np.diff(np.append(routes.first_hop, len(routes.link))) - 1  # each route ends with a -1
     carried = np.zeros(len(some.link_src), np.int64)

@@ -41,7 +41,6 @@ class PacketNetwork(TopologyLinks):
         If a link has no reverse like it, or the ns-3 configuration asks for what cannot be timed.
     """
 
-    cuts_through = False
     hands_over = True
 
     def __init__(self, network: NetworkConfig) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -32,7 +32,6 @@ class Routes:
     """Message p crosses the links `link[first_hop[p]]`, `link[first_hop[p] + 1]`, ... until an entry of -1.
 
     In a model without links, a message p of b bytes takes int(`direct_latency_ns[p]` + b / `direct_bytes_per_ns[p]`) ns instead.
-    Where messages cut through, `direct_bytes_per_ns[p]` is the rate of the slowest link.
     """
 
     first_hop: Ints
@@ -55,7 +54,6 @@ class NetworkModel(Protocol):
     link_dst: Ints32
     link_latency_ns: Floats
     link_bytes_per_ns: Floats
-    cuts_through: bool
     hands_over: bool
     """As in `Code`."""
 
@@ -75,7 +73,6 @@ def _advance_messages(code: Code, state: Progress, max_events: int, /) -> int:
 class WholeMessages:
     """What network models have in common on which a message is one thing."""
 
-    cuts_through: bool = False
     hands_over: bool = False
 
     def engine(self, compiled: Compiled) -> Engine:
@@ -162,30 +159,6 @@ class CongestionAware(TopologyLinks, WholeMessages):
         count, link = topology.links_of(channel)
         num_hops = np.bincount(owner, count, minlength=len(src)).astype(np.int64)
         return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), link)
-
-
-class CutThrough(CongestionAware):
-    """Links are FIFO queues, but a message moves on as soon as its head is at the end of a link.
-
-    Where nobody waits it takes the latencies of its route and the time of its slowest link, as on the congestion-unaware model,
-    but of all links instead of those of one dimension; it keeps each link from others for the time of that link. ASTRA-sim has no
-    such model. No network needs to store a message before it passes it on, and none has a link that carries two at once: a run
-    that ends as early here is physically possible. Messages that come to a link at one instant go in any order: if ranks are
-    replayed by classes (`replayer.by_class`), in the same one at all links that translations move to one another.
-    """
-
-    cuts_through = True
-
-    def routes(self, src: Ints, dst: Ints) -> Routes:
-        """See `NetworkModel.routes`."""
-        routes = CongestionAware.routes(self, src, dst)
-        return slowest_rates(routes, self.link_bytes_per_ns) if len(src) else routes
-
-
-def slowest_rates(routes: Routes, link_bytes_per_ns: Floats) -> Routes:
-    """Routes with the rates of their slowest links."""
-    rates = np.append(link_bytes_per_ns, np.inf)[routes.link]  # of the END of a route: no limit
-    return replace(routes, direct_bytes_per_ns=np.minimum.reduceat(rates, routes.first_hop))
 
 
 def listed_routes(first: Ints, hops: NDArray[np.integer]) -> Routes:

@@ -17,7 +17,7 @@ from astra_tacos.replayer.link_loads import NETWORK_MODELS, link_loads
 from astra_tacos.replayer.routes import CongestionAware, Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
-from astra_tacos.run.backend import BACKENDS, CUT_THROUGH, Backend, choose_backend
+from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
 from astra_tacos.run.compact_run import MOST_RANKS, CompactRun, compact, why_not_compact
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome, Transmissions
@@ -59,7 +59,7 @@ def replay_run(
     run
         What to replay.
     backend
-        The network model, or its name; None stands for the network's default (`run.backend`).
+        The network model, or its name; None stands for `congestion-aware`.
     record_transmissions
         Whether to keep every transmission over a link (`RunOutcome.transmissions`).
     route_loads
@@ -74,7 +74,7 @@ def replay_run(
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes.
     """
-    chosen = choose_backend(backend, run.network)
+    chosen = choose_backend(backend)
     if run.workload.num_ranks >= _MANY_RANKS and chosen.is_analytical and not record_transmissions:
         try:
             return _of_classes(run, chosen, route_loads, progress)
@@ -103,7 +103,7 @@ def replay_classes(some: CompactRun, backend: Backend | str | None = None) -> Ru
     run = some.run
     if why := why_not_compact(run):
         raise ConfigError(f"{run.workload.prefix}: {why}")
-    return _replay(run, choose_backend(backend, run.network), some.lattice, False, False, None)
+    return _replay(run, choose_backend(backend), some.lattice, False, False, None)
 
 
 def try_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOutcome | None:
@@ -148,7 +148,7 @@ def _replay(
         raise ConfigError(f"{workload.prefix}: a compact run on the {chosen} backend, expected {' or '.join(BACKENDS)}")
     model: NetworkModel
     if lattice is not None and chosen.models_congestion:
-        model = TranslatedLinks(run.network, lattice, chosen is CUT_THROUGH)
+        model = TranslatedLinks(run.network, lattice)
     else:
         model = NETWORK_MODELS[chosen](run.network)
     if record_transmissions and model.hands_over:

@@ -199,7 +199,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
     network
         The network to replay on.
     backend
-        The network model, or its name; None stands for the network's default (`run.backend`).
+        The network model, or its name; None stands for `congestion-aware`.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes.
     """
-    chosen = choose_backend(backend, network)
+    chosen = choose_backend(backend)
     if trace.num_ranks != network.num_npus:
         raise ConfigError(f"{trace.prefix}: traces of {trace.num_ranks} ranks, but {network.source} has {network.num_npus} NPUs")
     system = SystemConfig(source=trace.prefix, preferred_dataset_splits=1)

@@ -17,9 +17,9 @@ from astra_tacos.support.input_file import forget_inputs
 from astra_tacos.support.text_files import describe, parse_decimal, parse_json_object, parse_whole, read_text
 
 NATIVE = "native"
-"""What rows name as the synthesizer where ASTRA-sim's own algorithms were replayed: the fastest, by the time that is possible."""
-IMPOSSIBLE_NATIVE = "native (impossible)"
-"""The fastest by the time that ASTRA-sim prints, if messages cannot travel so fast."""
+"""What rows name as the synthesizer where ASTRA-sim's own algorithms were replayed: the fastest on the clock."""
+_IMPOSSIBLE_NATIVE = "native (impossible)"
+"""Rows of files of earlier releases, which are left out: what ASTRA-sim prints for messages that links cannot carry so fast."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +33,28 @@ class CompareRow:
     size_bytes
         Size of the collective, as `comm_size` of a workload node.
     synthesizer, link_model, reduce_bandwidth_gbps
-        The requested synthesizer, `NATIVE` or `IMPOSSIBLE_NATIVE`; and the timing model.
+        The requested synthesizer, or `NATIVE`; and the timing model.
     made_by, seed
         Synthesizer and seed of the schedule; for `auto` `made_by` differs from `synthesizer`, for `NATIVE` it is
         the configuration.
     chunks_per_npu, num_chunks, num_sends
         Numbers of chunks and sends of the schedule.
-    time_ns, exact_ns, possible, bound_ns, bound, chunked_bound_ns, efficiency, optimal
-        Predicted time; the same without truncation; whether links can carry it in the predicted time; lower bound over all
-        algorithms and the name of its argument; lower bound for these chunks; bound over all algorithms divided by the predicted
-        time, or by the exact one where that is not possible, and whether the two are equal.
+    backend
+        The clock: the network model of all times.
+    time_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
+        Time on the clock, not truncated; lower bound over all algorithms, one for a size, and the name of its argument; lower
+        bound for these chunks, with truncated delays; the bound over all algorithms divided by the time, and whether they are
+        equal. There is no bound where links carry any number of messages.
     algorithm_bandwidth_gbps, bus_bandwidth_gbps
         Decimal GB/s, as nccl-tests defines them, at that time.
-    backend, stock_ns, congested_ns, packets_ns, packets_are_exact, packets_ratio
-        Backend for which the schedule is made; time that stock ASTRA-sim prints; time of the same traces under congestion, and
-        packet by packet; whether that replay had ns-3's packets, not larger ones; and its time in units of what the packet level
-        takes if no messages share a link. For the packet level, `time_ns` is `packets_ns`.
-    judge_notes
-        Remarks about these times, for example where the fastest schedule for another backend is faster.
+    prints
+        What programs of ASTRA-sim print for the traces, or for the native algorithm, as text.
+    notes
+        Remarks about the time.
+    exact_ns, stock_ns, congested_ns, packets_ns
+        Columns that the next release will not have: the time once more, and what ASTRA-sim's programs print.
     is_best
-        Whether no other synthesizer is faster at this size.
+        Whether nothing else is faster at this size, native algorithms included.
     candidates, candidates_tried, sends_examined, cut_off_by_budget, cut_off_by_time_limit
         Extent of the search.
     seconds
@@ -77,9 +79,8 @@ class CompareRow:
     chunks_per_npu: int | None = None
     num_chunks: int | None = None
     num_sends: int | None = None
-    time_ns: int | None = None
-    exact_ns: float | None = None
-    possible: bool | None = None
+    backend: str | None = None
+    time_ns: float | None = None
     bound_ns: int | None = None
     bound: str | None = None
     chunked_bound_ns: int | None = None
@@ -87,13 +88,12 @@ class CompareRow:
     optimal: bool | None = None
     algorithm_bandwidth_gbps: float | None = None
     bus_bandwidth_gbps: float | None = None
-    backend: str | None = None
+    prints: str = ""
+    notes: str = ""
+    exact_ns: float | None = None
     stock_ns: int | None = None
     congested_ns: int | None = None
     packets_ns: int | None = None
-    packets_are_exact: bool | None = None
-    packets_ratio: float | None = None
-    judge_notes: str = ""
     is_best: bool | None = None
     candidates: int | None = None
     candidates_tried: int | None = None
@@ -104,15 +104,13 @@ class CompareRow:
     verified: bool | None = None
     refusal: str = ""
 
-    @property
-    def real_ns(self) -> float | None:
-        """The time that links can carry it in, of which bandwidths are."""
-        return self.exact_ns if self.possible is False and self.exact_ns is not None else self.time_ns
-
 
 COLUMNS = tuple(field.name for field in fields(CompareRow))
 _KINDS: dict[str, str] = {field.name: str(field.type) for field in fields(CompareRow)}
 _REQUIRED = COLUMNS[: COLUMNS.index("synthesizer") + 1]
+_GONE = ("possible", "packets_are_exact", "packets_ratio", "judge_notes")
+"""Columns of files of earlier releases, which nothing reads."""
+_TIMES = ("time_ns", "exact_ns")
 _SUFFIXES = (".csv", ".json")
 FILES = ("compare.csv", "compare.json", "compare.svg", "compare.pdf")
 """What a directory of a comparison has."""
@@ -121,20 +119,21 @@ _NAMES = FILES[:2]
 
 def write_csv(rows: Iterable[CompareRow], file: TextIO) -> None:
     """Write a header with the names of the fields, and one line per row; None becomes an empty cell."""
-    write_table(file, [COLUMNS, *([_cell(getattr(row, name)) for name in COLUMNS] for row in rows)])
+    write_table(file, [COLUMNS, *([_cell(name, getattr(row, name)) for name in COLUMNS] for row in rows)])
 
 
-def _cell(value: Any) -> Any:
+def _cell(name: str, value: Any) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
+    if name in _TIMES and value is not None:
+        return f"{value:.3f}".removesuffix(".000")
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def best_bound_ns(rows: Iterable[CompareRow]) -> dict[int, int]:
     """The lower bound over all algorithms in ns, by size in bytes.
 
-    The bounds of schedules of one size can differ slightly, because their chunks divide the bytes differently; the smallest
-    counts.
+    In files of earlier releases the bounds of one size can differ slightly; the smallest counts.
     """
     least: dict[int, int] = {}
     for row in rows:
@@ -161,6 +160,7 @@ def read_rows(path: Path) -> list[CompareRow]:
     text = read_text(path)
     table = list(_csv_table(path, text)) if path.suffix.lower() == ".csv" else _json_table(path, text)
     rows = [CompareRow(**_values(where, entries)) for where, entries in table]
+    rows = [row for row in rows if row.synthesizer != _IMPOSSIBLE_NATIVE]
     if not rows:
         raise ConfigError(f"{path}: has no rows, expected one per size and synthesizer")
     about = list(dict.fromkeys((row.network, row.collective, row.root) for row in rows))
@@ -210,7 +210,7 @@ def _json_table(path: Path, text: str) -> list[tuple[str, dict[str, Any]]]:
 def _check_columns(where: str, names: Iterable[str]) -> None:
     names = list(names)
     for name in names:
-        if name not in _KINDS:
+        if name not in _KINDS and name not in _GONE:
             raise ConfigError(f"{where}: has the column {describe(name)}, expected {', '.join(COLUMNS)}")
     for name in _REQUIRED:
         if name not in names:
@@ -226,6 +226,9 @@ def _values(where: str, entries: dict[str, Any]) -> dict[str, Any]:
         If an entry has another type, or the size is not positive.
     """
     types = {"str": str, "int": int, "bool": bool, "float": (int, float)}
+    if entries.get("possible") in (False, "false") and entries.get("exact_ns") is not None:
+        entries = entries | {"time_ns": entries["exact_ns"]}
+    entries = {name: value for name, value in entries.items() if name not in _GONE}
     for name, value in entries.items():
         kind = _KINDS[name]
         is_allowed = "None" in kind if value is None else isinstance(value, types[kind.split(" ")[0]])  # type: ignore[arg-type]

@@ -53,7 +53,6 @@ _SALT = 56186
 """With this start of the checksum, the names of all synthesizers have different looks."""
 MADE_BY = ("synthesizer", "made_by")
 """Columns whose values are synthesizers."""
-_IMPOSSIBLE = " (impossible)"
 SERIES_STYLES = (
     ("#4477aa", "o"),
     ("#ee6677", "s"),
@@ -71,8 +70,7 @@ _TIME_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 
 def look_of(synthesizer: str) -> tuple[str, str]:
     """Colour and marker (of matplotlib) of a synthesizer, the same in all pictures: both follow from its name."""
-    colour, marker = _LOOKS[crc32(synthesizer.removesuffix(_IMPOSSIBLE).encode(), _SALT) % len(_LOOKS)]
-    return ("#bbbbbb" if synthesizer.endswith(_IMPOSSIBLE) else colour), marker
+    return _LOOKS[crc32(synthesizer.encode(), _SALT) % len(_LOOKS)]
 
 
 def time_unit(least_ns: float) -> tuple[str, float]:

@@ -193,7 +193,7 @@ def _differs(values: list[Any], groups: Sequence[Sequence[int]]) -> bool:
 KINDS = ("lines", "heatmap", "pareto")
 CONDITION = "size_bytes >= 65536 and collective == 'all-reduce'"
 MOST_SERIES = 12
-_TIME, _BUS_BANDWIDTH, _SYNTHESIZER = "predicted_ns", "bus_bandwidth_gbps", "synthesizer"
+_TIME, _BUS_BANDWIDTH, _SYNTHESIZER = "time_ns", "bus_bandwidth_gbps", "synthesizer"
 _COSTS = ("cost", "total_bandwidth_gbps", "num_npus")
 
 
@@ -248,7 +248,8 @@ def choose(
     axes = varying(table, table.axes)
     if kind is None:
         costs = varying(table, _COSTS[:1])
-        kind = "lines" if varying(table, (_SIZE,)) else "pareto" if costs else "heatmap" if len(axes) > 1 else "lines"
+        is_one = len(axes) == 1 and is_number(table.columns[axes[0]])
+        kind = "lines" if is_one or varying(table, (_SIZE,)) else "pareto" if costs else "heatmap" if len(axes) > 1 else "lines"
     if kind != "heatmap" and value is not None:
         raise ConfigError(f"--value: is for --kind heatmap, expected --y for --kind {kind}")
     if kind == "heatmap":
@@ -297,11 +298,13 @@ def _series(table: SweepColumns, axes: list[str], x: str, y: str) -> str | None:
 def filtered(table: SweepColumns, where: str) -> SweepColumns:
     """The points for which an expression over their columns holds; a point that lacks one of these is none of them."""
     expression = parse_expression(where, "--where", f"{CONDITION}; sizes are in bytes, and texts in quotes")
-    for name in sorted(expression.names - table.columns.keys()):
+    sizes = {"size": table.columns[_SIZE]} if _SIZE in table.columns else {}
+    columns = sizes | table.columns  # sweep files call the column so
+    for name in sorted(expression.names - columns.keys()):
         raise ConfigError(f"--where {where!r}: {_unknown(table, where, name)}")
     kept = []
     for row in range(table.num_rows):
-        names = {name: table.columns[name][row] for name in expression.names}
+        names = {name: columns[name][row] for name in expression.names}
         if not any(value is None for value in names.values()) and expression.holds(names):
             kept.append(row)
     if not kept:

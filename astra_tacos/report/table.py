@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from astra_tacos.bounds.certificate import below_bound
-from astra_tacos.run.backend import MODELS, PACKET
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.report.prints import prints_text
+from astra_tacos.support.units import format_size, format_time, rate_text, ratio_text, share_text
 
 _MOST_SIZES = 4
 """Distinct sizes of chunks that are listed."""
@@ -21,67 +19,53 @@ def synthesis_title(result: dict[str, Any]) -> str:
 
 
 def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The answer of a synthesis in a few rows: a label, a figure, and a remark."""
-    real_ns, judged_ns, is_exact = _real_ns(result), *_judged_ns(result)
-    time_ns = max(real_ns, judged_ns)
-    truncated = "" if result.get("possible", True) else f"ASTRA-sim prints {format_time(result['predicted_ns'])}: it truncates; "
-    share = _share_of_bound(result) if time_ns == real_ns else f"{result['bound_ns'] / time_ns:.1%} of the bound"
-    predicted = "" if time_ns == real_ns else f"; {format_time(real_ns)} predicted for the links"
-    checked = {True: ", verified", False: ", not verified"}.get(result.get("verified", ""), "")
+    """The answer of a synthesis in a few rows: a label, a figure, and a remark. All times are of its clock."""
+    time_ns, bound_ns = result["time_ns"], result["bound_ns"]
+    checked = {True: "verified", False: "not verified"}.get(result.get("verified", ""), "")
     more = ", more effort may help" if result.get("search", {}).get("more_may_help") else ""
     chunks = f"{result['chunks_per_npu']} chunk{'s' if result['chunks_per_npu'] != 1 else ''} per NPU, {sends_text(result)}"
     rows = [
-        ("time", f"{'' if is_exact else 'about '}{format_time(time_ns)}", f"{truncated}{share}{checked}{predicted}"),
+        ("time", format_time(time_ns), ", ".join(filter(None, (share_of_bound(result), checked)))),
         ("algorithm", result["synthesizer"], f"{chunks}{more}"),
-        ("bus bandwidth", f"{result['bus_bandwidth_gbps'] * real_ns / time_ns:,.1f} GB/s", ""),
+        ("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], time_ns)} GB/s", ""),
     ]
     if result.get("search", {}).get("cut_off_by_time_limit"):
         rows.append(("search", "cut off", "by --time-limit: the result depends on the machine"))
-    native = (result.get("native") or {}).get("fastest_possible")
-    if native is not None and native["possible_ns"] is not None:
-        words = f": {native['possible_ns'] / time_ns:.2f} times as long"
-        rows.append(("best native", format_time(native["possible_ns"]), f"{_in_short(native['system'])}{words}"))
-    return [*rows, *_on_astra_sim(result, real_ns)]
+    if result.get("best_native_ns") is not None:
+        native_ns = result["best_native_ns"]
+        words = f"{ratio_text(native_ns, time_ns)} times as long: {native_text(result)}"
+        rows.append(("best native", format_time(native_ns), words))
+    if bound_ns is not None:
+        rows.append(("at least", format_time(bound_ns), "any algorithm"))
+    else:
+        rows.append(("at least", "-", no_bound_text(result["backend"])))
+    printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""
+    return [*rows, ("prints", "", printed)] if printed else rows
 
 
-def _in_short(system: dict[str, Any]) -> str:
-    """A native configuration, by its keys of the system JSON, in few words: `direct, 16 splits`."""
+def share_of_bound(result: dict[str, Any]) -> str:
+    """How near a time is to its bound: `optimal`, `94.6% of the bound`; "" if there is no bound."""
+    if result["bound_ns"] is None:
+        return ""
+    return "optimal" if result["optimal"] else f"{share_text(result['bound_ns'], result['time_ns'])} of the bound"
+
+
+def no_bound_text(backend: str) -> str:
+    """Why there is no bound on a clock."""
+    return f"links carry any number of messages on {backend}, so no bandwidth bound holds there: no network is so fast"
+
+
+def native_text(result: dict[str, Any]) -> str:
+    """The configuration of the best native algorithm in few words: `direct, 16 splits`."""
+    system = result["best_native"]["system"]
     algorithms = next(value for key, value in system.items() if key.endswith("-implementation"))
-    splits = system["preferred-dataset-splits"]
     name = algorithms[0] if len(set(algorithms)) == 1 else " x ".join(algorithms)
-    return f"{name}, {splits} splits" if splits > 1 else str(name)
-
-
-def _real_ns(result: dict[str, Any]) -> int:
-    """The time that links can carry: predicted, or where ASTRA-sim truncates too much, exact."""
-    return int(result["predicted_ns"] if result.get("possible", True) else math.ceil(result["exact_ns"]))
-
-
-def _judged_ns(result: dict[str, Any]) -> tuple[int, bool]:
-    """The time of the traces on the network model that they are made for, 0 if not known, and whether it is exact."""
-    backend = MODELS.get(str(result.get("backend")))
-    figure = backend.figure if backend is not None and result.get(backend.figure) is not None else "stock_ns"
-    is_exact = figure != PACKET.figure or result.get("packets_are_exact") is not False
-    return int(result.get(figure) or 0), is_exact
-
-
-def _share_of_bound(result: dict[str, Any]) -> str:
-    if result["efficiency"] is None:
-        return "faster than links can carry it"
-    return "optimal" if result["optimal"] else f"{result['efficiency']:.1%} of the bound"
-
-
-def _on_astra_sim(result: dict[str, Any], time_ns: int) -> list[tuple[str, str, str]]:
-    """The times on the judges, where one of them is another."""
-    names = {"stock_ns": "stock", "congested_ns": "multi-dim. branch", "packets_ns": "ns-3"}
-    times = {names[key]: result[key] for key in names if result.get(key) is not None}
-    if not times or set(times.values()) == {time_ns}:
-        return []
-    about = {"ns-3"} if result.get("packets_are_exact") is False else set()
-    texts = [f"{name} {'about ' if name in about else ''}{format_time(times[name])}" for name in times]
-    if times.get("stock", time_ns) < time_ns:
-        texts[0] += " (no queues)"
-    return [("on ASTRA-sim", "", " | ".join(texts))]
+    more = [f"{system['preferred-dataset-splits']} splits"] if system["preferred-dataset-splits"] > 1 else []
+    active = system["active-chunks-per-dimension"]
+    more += [f"{active} active"] if active < system["preferred-dataset-splits"] else []
+    more += ["LIFO"] if system.get("scheduling-policy") == "LIFO" else []
+    more += [system["collective-optimization"]] if system.get("collective-optimization", "baseline") != "baseline" else []
+    return ", ".join((name, *more))
 
 
 def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -94,50 +78,49 @@ def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
     chunked = "none for messages of such small chunks"
     if result["chunked_bound_ns"] is not None:
         chunked = f"{format_time(result['chunked_bound_ns'])} ({result['chunked_bound']}: {result['chunked_bound_where']})"
+    bound = "none"
+    if result["bound_ns"] is not None:
+        bound = f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"
     rows = [
         ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
         ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
         ("chunks", f"{result['num_chunks']:,} of {sizes}{share}"),
         ("link model", ": ".join(filter(None, (result["link_model"], result.get("link_model_reason"))))),
         ("sends", f"{sends_text(result)} ({result['synthesizer']}, seed {result['seed']})"),
-        ("predicted time", _predicted(result)),
-        ("bound (any algorithm)", f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"),
+        ("time", format_time(result["time_ns"])),
+        ("truncated", f"{format_time(result['predicted_ns'])} on its own links, as ASTRA-sim truncates it"),
+        ("bound (any algorithm)", bound),
         ("efficiency", describe_efficiency(result)),
         ("bound (these chunks)", chunked),
-        ("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:.2f} GB/s"),
-        ("bus bandwidth", f"{result['bus_bandwidth_gbps']:.2f} GB/s"),
+        ("algorithm bandwidth", f"{rate_text(result['algorithm_bandwidth_gbps'], result['time_ns'], 2)} GB/s"),
+        ("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], result['time_ns'], 2)} GB/s"),
     ]
     for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
         rows.append((label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
-    rows += _levels(result.get("levels"))
+    rows += [(each["from"], _printed(each)) for each in result.get("prints") or ()]
+    native = result.get("native_search")
+    if native is not None:
+        rows.append(("best native", f"of {native['tried']:,} configurations ({native['space']})"))
+        rows += [("native", native["refusal"])] if native["refusal"] else []
     if "search" in result:
         rows.append(("search", _describe_search(result["search"])))
         rows += [("not tried", f"{name}: {reason}") for name, reason in result["search"]["refusals"].items()]
     return rows
 
 
-def _levels(levels: Any) -> list[tuple[str, str]]:
-    """What the traces take on the analytical and the packet level; nothing where a file has something else there."""
-    is_known = isinstance(levels, list) and all(isinstance(row, list) and len(row) == 2 for row in levels)
-    return [(str(label), str(text)) for label, text in levels] if is_known else []
+def _printed(each: dict[str, Any]) -> str:
+    """What a program of ASTRA-sim prints for the directory, and for the best native algorithms."""
+    ours, native = ("-" if each[key] is None else f"{each[key]:,} ns" for key in ("time_ns", "best_native_ns"))
+    ours = "does not run this" if each["time_ns"] is None else f"prints {ours}"
+    return f"{each['binary']} ({each['backend']}) {ours}; native {native}"
 
 
-def _predicted(result: dict[str, Any]) -> str:
-    """What ASTRA-sim prints; and what it really takes, where truncation matters."""
-    printed = format_time(result["predicted_ns"])
-    if result.get("possible", True):
-        return printed
-    return f"{printed} as ASTRA-sim truncates it; {format_time(_real_ns(result))} without truncation"
-
-
-def describe_efficiency(result: dict[str, Any], separator: str = " ") -> str:
-    """The efficiency of a certificate in words: the bound over all algorithms as a share of the time, and why it may be less."""
-    if result["efficiency"] is None:
-        return "none: faster than the bound, because ASTRA-sim truncates the time of such small chunks; use larger ones"
-    share = f"{result['efficiency']:.2%} of the bound"
-    text = f"{share}: optimal, no algorithm is faster" if result["optimal"] else share
-    less = below_bound(result["predicted_ns"], result["bound_ns"])
-    return f"{text}{separator}({less})" if less else text
+def describe_efficiency(result: dict[str, Any]) -> str:
+    """The efficiency of a certificate in words: the bound over all algorithms as a share of the time."""
+    if result["bound_ns"] is None:
+        return "none"
+    share = f"{share_text(result['bound_ns'], result['time_ns'], 2)} of the bound"
+    return f"{share}: optimal, no algorithm is faster" if result["optimal"] else share
 
 
 def sends_text(result: dict[str, Any]) -> str:

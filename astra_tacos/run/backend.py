@@ -128,13 +128,6 @@ CONGESTION_UNAWARE = Backend(
     link_model="blocking",
     binary="AstraSim_Analytical_Congestion_Unaware",
 )
-CUT_THROUGH = Backend(
-    name="cut-through",
-    models_congestion=True,
-    link_model="blocking",
-    binary="",
-)
-"""No backend of ASTRA-sim: what is physically possible is judged by it (`solver.possibility`)."""
 PACKET = Backend(
     name="packet",
     models_congestion=True,
@@ -149,10 +142,10 @@ MODELS = BACKENDS | {PACKET.name: PACKET}
 """All network models by name: runs are replayed on these."""
 
 
-def default_backend(network: NetworkConfig | None) -> Backend:
-    """The model of a network for which none is named: the aware one in one dimension and for a graph of links.
+def stock_backend(network: NetworkConfig | None) -> Backend:
+    """The model with queues where stock ASTRA-sim has it, in one dimension and for a list of links; else the one without.
 
-    In several dimensions stock ASTRA-sim has the unaware one only. None stands for a network that cannot be read.
+    None stands for a network that cannot be read. Scripts, `lint` and `prints` ask for it; times of answers are of the clock.
     """
     return CONGESTION_AWARE if network is None or len(network.dimensions) <= 1 else CONGESTION_UNAWARE
 
@@ -167,8 +160,8 @@ def backend_of_model(link_model: LinkModel) -> Backend:
     return next(backend for backend in BACKENDS.values() if backend.link_model == link_model)
 
 
-def choose_backend(backend: Backend | str | None, network: NetworkConfig | None) -> Backend:
-    """The model that a caller asks for, by itself or by name; None asks for the network's default.
+def choose_backend(backend: Backend | str | None) -> Backend:
+    """The clock of an answer: the network model that a caller names, by itself or by name, else the one with queues.
 
     Raises
     ------
@@ -176,9 +169,41 @@ def choose_backend(backend: Backend | str | None, network: NetworkConfig | None)
         If no model has that name.
     """
     if backend is None:
-        return default_backend(network)
+        return CONGESTION_AWARE
     if isinstance(backend, Backend):
         return backend
     if backend not in MODELS:
         raise ConfigError(f"backend: found {backend!r}, expected {' or '.join(MODELS)}")
     return MODELS[backend]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A program of ASTRA-sim that runs a network file.
+
+    Parameters
+    ----------
+    backend
+        The network model that it is.
+    branch
+        The branch of ASTRA-sim that it is built from; None for stock ASTRA-sim.
+    """
+
+    backend: Backend
+    branch: str | None
+
+    @property
+    def label(self) -> str:
+        """What answers call it."""
+        return f"stock {STOCK}" if self.branch is None else f"{STOCK}'s branch {self.branch}"
+
+
+def binaries_for(network: NetworkConfig) -> tuple[Binary, ...]:
+    """The programs of ASTRA-sim with analytical models that run a network file, those of stock ASTRA-sim first."""
+    stock = [Binary(each, None) for each in BACKENDS.values() if not each.refusals(network)]
+    branches = [
+        Binary(each, each.branch)
+        for each in BACKENDS.values()
+        if each.branch and not each.takes_dimensions(network) and len(each.refusals(network)) == 1
+    ]
+    return (*stock, *branches)

@@ -24,6 +24,8 @@ LinkModel = Literal["blocking", "pipelined"]
 LINK_MODELS: tuple[LinkModel, ...] = ("blocking", "pipelined")
 _Number = TypeVar("_Number", bound=np.number)
 _MAX_DELAY_NS = float(1 << 52)
+_ROUNDING = 1e-6
+"""Of a unit: what double precision may add to a whole number of them."""
 _MOST_DELAYS = 1 << 26
 """Channels times different sizes: half a gigabyte for each table of delays."""
 MOST_TRUNCATED = 0.005
@@ -247,7 +249,7 @@ def _held_channels(topology: Topology, size_bytes: Ints) -> Floats:
 def untruncated(
     topology: Topology, size_bytes: Ints, link_model: LinkModel, reduce_bandwidth_gbps: float, units_per_ns: int
 ) -> Timing:
-    """Delays of messages of some sizes in units of a fraction of a nanosecond, rounded to the nearest unit.
+    """Delays of messages of some sizes in units of a fraction of a nanosecond, rounded up, so that none is below what links need.
 
     Parameters
     ----------
@@ -259,7 +261,9 @@ def untruncated(
     is_blocking = link_model == "blocking"
     hold, delay = _link_times(topology, size_bytes, not is_blocking)
     channel = _held_channels(topology, size_bytes) if is_blocking else _over_channels(topology, delay)
-    link_hold, link_delay, channel_delay = (np.rint(t * units_per_ns).astype(np.int64) for t in (hold, delay, channel))
+    link_hold, link_delay, channel_delay = (
+        np.ceil(t * units_per_ns - _ROUNDING).astype(np.int64) for t in (hold, delay, channel)
+    )
     none = np.zeros(len(size_bytes), np.int64)
     adding = adding_time(size_bytes, reduce_bandwidth_gbps, units_per_ns)
     of_devices = _of_devices(topology, lambda ns: ns * units_per_ns)

@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from astra_tacos.bounds import lower_bound
+from astra_tacos.bounds import largest
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.composition import build_topology, first_npus
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.network.topology import Topology
+from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.solver.clock import bounds_on, timed_for
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import bytes_per_ns
@@ -49,7 +52,7 @@ class ServerRow:
     share: float
     programme_ns: float
     bound_ns: int
-    time_ns: int
+    time_ns: float
     unit_ns: float
 
 
@@ -122,8 +125,8 @@ def _row(kind: str, topology: Topology, what: Collective, formula: float, share:
         formula,
         share,
         solution.time_ns,
-        lower_bound(topology, what, timing).time_ns,
-        schedule.collective_time_ns,
+        largest(bounds_on(topology, what, CONGESTION_AWARE)).time_ns,
+        round(exact_time_ns(schedule), 3),
         what.size_bytes / float(bytes_per_ns(topology.link_bandwidth_gibps)[0]),
     )
 
@@ -141,8 +144,8 @@ class OffloadRow:
 
     npus: int
     size_bytes: int
-    host_ns: int | None = None
-    network_ns: int | None = None
+    host_ns: float | None = None
+    network_ns: float | None = None
     host_bound_ns: int | None = None
     network_bound_ns: int | None = None
     refusal: str = ""
@@ -150,12 +153,6 @@ class OffloadRow:
     def to_json(self) -> dict[str, Any]:
         """The row, and its gains."""
         return asdict(self) | {"gain": self.gain, "bound_gain": self.bound_gain}
-
-    @property
-    def num_below_bound(self) -> int:
-        """How many of the two times are less than their bound, as ASTRA-sim truncates the time of each message."""
-        pairs = ((self.host_ns, self.host_bound_ns), (self.network_ns, self.network_bound_ns))
-        return sum(time_ns is not None and bound_ns is not None and time_ns < bound_ns for time_ns, bound_ns in pairs)
 
     @property
     def gain(self) -> float | None:
@@ -168,7 +165,7 @@ class OffloadRow:
         return _gain(self.host_bound_ns, self.network_bound_ns)
 
 
-def _gain(host_ns: int | None, network_ns: int | None) -> float | None:
+def _gain(host_ns: float | None, network_ns: float | None) -> float | None:
     return None if host_ns is None or network_ns is None else host_ns / network_ns
 
 
@@ -205,20 +202,19 @@ def offload_rows(
         without = replace(among, reducing=())
         for size in sizes:
             try:
-                host, host_bound = _best(without, collective, size, replace(options, synthesizer=HOST))
-                network, bound = _best(among, collective, size, replace(options, synthesizer=NETWORK))
+                host_ns, host_bound = _best(without, collective, size, replace(options, synthesizer=HOST))
+                network_ns, bound = _best(among, collective, size, replace(options, synthesizer=NETWORK))
             except (ConfigError, SynthesisError) as error:
                 yield OffloadRow(count, size, refusal=str(error))
                 continue
             # Whatever hosts do is possible beside devices that add, too.
-            best = min(network.collective_time_ns, host.collective_time_ns)
-            yield OffloadRow(count, size, host.collective_time_ns, best, host_bound, bound)
+            yield OffloadRow(count, size, host_ns, min(network_ns, host_ns), host_bound, bound)
 
 
-def _best(topology: Topology, name: str, size: int, options: SearchOptions) -> tuple[Schedule, int]:
+def _best(topology: Topology, name: str, size: int, options: SearchOptions) -> tuple[float, int]:
+    """The time of the best schedule, untruncated, and the bound of any algorithm, where messages queue."""
     chunks = options.first_chunks
     what = make_collective(name, topology.num_npus, size, chunks, members=topology.endpoints)
-    schedule = search(topology, what, options).schedule
+    schedule = search(topology, what, timed_for(options, topology, CONGESTION_AWARE)[0]).schedule
     check_schedule(schedule)
-    timing = compute_timing(topology, schedule.collective, schedule.timing.link_model, options.reduce_bandwidth_gbps)
-    return schedule, lower_bound(topology, schedule.collective, timing).time_ns
+    return round(exact_time_ns(schedule), 3), largest(bounds_on(topology, what, CONGESTION_AWARE)).time_ns

@@ -28,7 +28,8 @@ def silent(what: str) -> Iterator[OnProgress]:
 _ROUTING = "astra_tacos.synthesizer.routing"
 _ALGORITHMS = "astra_tacos.synthesizer.algorithms"
 _PARTS = "astra_tacos.synthesizer.parts"
-_BOUND = ("astra_tacos.bounds._bound_kernels", "astra_tacos.support._graph_kernels")
+_GRAPHS = "astra_tacos.support._graph_kernels"
+_BOUND = ("astra_tacos.bounds._bound_kernels", _GRAPHS)
 _EXACT_TIME = "astra_tacos.schedule._settle_kernels"
 _ROWS = "astra_tacos.run.trace._row_kernels"
 _ORACLE = "astra_tacos.verifier._oracle_kernels"
@@ -59,7 +60,7 @@ UNEQUAL = (f"{_ALGORITHMS}._permutation_kernels",)
 """Schedules of collectives whose parts have sizes of their own."""
 ALL_SEARCHING = (*SEARCHING, *SHARED, *PERSONALISED, *SYMMETRIC)
 """Schedules of the patterns that workloads have."""
-REPLAYING = ("astra_tacos.replayer._packet_kernels", "astra_tacos.replayer._run_layout_kernels")
+REPLAYING = ("astra_tacos.replayer._packet_kernels", "astra_tacos.replayer._run_layout_kernels", _GRAPHS)
 """A run, on any network model."""
 PROGRAMS = (_ORACLE,)
 """What ranks' traces or XML programs compute."""

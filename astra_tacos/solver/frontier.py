@@ -13,7 +13,7 @@ from astra_tacos.synthesizer.parts.rounds import Unknown
 
 if TYPE_CHECKING:
     from astra_tacos.network.topology import Topology
-    from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.schedule.timing import LinkModel
 
 FEASIBLE = "feasible"
 
@@ -92,6 +92,7 @@ def _row(
     algorithm: Algorithm, topology: Topology, size_bytes: int, task: Task, fastest_from: float, folder: Path | None
 ) -> dict[str, Any]:
     from astra_tacos.export.run_directory import write_run_directory
+    from astra_tacos.schedule.settle import exact_time_ns
     from astra_tacos.solver.solve import check_schedule
 
     model: LinkModel = "pipelined"  # as in rounds, a chunk holds a link while it serialises
@@ -115,6 +116,7 @@ def _row(
         "undecided": [list(pair) for pair in last.undecided],
         "fastest_from_bytes": fastest_from,
         "model_ns": algorithm.time_ns(task.lanes, size_bytes),
+        "time_ns": round(exact_time_ns(schedule), 3),
         "predicted_ns": schedule.collective_time_ns,
         "link_model": model,
         "directory": name if folder is not None else None,

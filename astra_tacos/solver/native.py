@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
-from astra_tacos.bounds import lower_bound
-from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.native import NATIVE_ALGORITHMS
+from astra_tacos.replayer.native_share import why_incomplete
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import single_collective_run
-from astra_tacos.run.backend import CONGESTION_AWARE, STOCK, Backend
-from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.run.backend import STOCK, Backend, Binary, binaries_for
+from astra_tacos.run.run import PATTERN_KEYS, Run
 from astra_tacos.run.system import BASELINE, LOCAL_BW_AWARE, SystemConfig
-from astra_tacos.schedule.timing import MOST_TRUNCATED, timing_of_sizes
+from astra_tacos.solver.untruncated import untruncated_end_ns
 from astra_tacos.support.errors import AstraTacosError
-from astra_tacos.support.units import format_time
 
 MOST_MESSAGES = 1 << 18
 """Messages of one native collective that is replayed; a replay takes about a microsecond each."""
@@ -33,13 +28,11 @@ PACKETS_OF_MESSAGE = 8
 _MORE_FOR_PACKETS = 8
 """By so much more work may replays of the packet level take in all."""
 _MOST_MIXES = 16
-_FINER = 1000
-_SPLITS = (4, 16)
-_SPLIT_FROM_BYTES = 1 << 18
-"""Chunks of smaller collectives are so short that their latencies cost more than their overlap saves."""
+_SPLITS = (2, 4, 8, 16)
+SPACE = "algorithm by dimension x 1 to 16 splits x active chunks up to the splits x FIFO or LIFO x localBWAware"
+"""The configurations among which the best native collective is looked for."""
 _MOST_SPLIT = 3
 _PATTERNS = {key: pattern for pattern, key in PATTERN_KEYS.items()}
-_Link = TypeVar("_Link", Dimension, LinkSpec)
 _READ_AND_WRITE = 3
 """A native reduction takes two reads and a write of its message at `local-mem-bw`."""
 
@@ -52,8 +45,11 @@ class NativeSystem:
     ----------
     algorithms
         One per dimension.
-    splits
-        `preferred-dataset-splits`, all of which may be under way in a dimension at a time (`active-chunks-per-dimension`).
+    splits, active
+        `preferred-dataset-splits`, and how many of them may be under way in a dimension at a time
+        (`active-chunks-per-dimension`).
+    policy
+        `scheduling-policy`.
     optimization
         `collective-optimization`: `localBWAware` makes an All-Reduce of all dimensions but the last a Reduce-Scatter and an
         All-Gather around that of the last one.
@@ -62,10 +58,14 @@ class NativeSystem:
     algorithms: tuple[str, ...]
     splits: int = 1
     optimization: str = BASELINE
+    active: int = 1
+    policy: str = "FIFO"
 
     def __str__(self) -> str:
         notes = [self.optimization] if self.optimization != BASELINE else []
         notes += [f"{self.splits} splits"] if self.splits > 1 else []
+        notes += [f"{self.active} active"] if self.active < self.splits else []
+        notes += [self.policy] if self.policy != "FIFO" else []
         return f"native ({', '.join(self.algorithms)}{'; ' if notes else ''}{', '.join(notes)})"
 
     def keys(self, pattern: str) -> dict[str, Any]:
@@ -73,17 +73,18 @@ class NativeSystem:
         return {
             f"{pattern}-implementation": list(self.algorithms),
             "preferred-dataset-splits": self.splits,
-            "active-chunks-per-dimension": self.splits,
+            "active-chunks-per-dimension": self.active,
             "collective-optimization": self.optimization,
+            "scheduling-policy": self.policy,
         }
 
     def config(self, pattern: str, reduce_bandwidth_gbps: float) -> SystemConfig:
         """The system: other settings are ASTRA-sim's defaults, and a reduction takes what it takes in schedules."""
         return SystemConfig(
             source=str(self),
-            scheduling_policy="FIFO",
+            scheduling_policy=self.policy,
             preferred_dataset_splits=self.splits,
-            active_chunks_per_dimension=self.splits,
+            active_chunks_per_dimension=self.active,
             collective_optimization=self.optimization,
             local_mem_bw_gbps=_READ_AND_WRITE * reduce_bandwidth_gbps,
             native={pattern: self.algorithms},
@@ -92,117 +93,70 @@ class NativeSystem:
 
 @dataclass(frozen=True, slots=True)
 class NativeTime:
-    """How long a native collective takes on a backend.
+    """How long a native collective takes on a clock.
 
     Parameters
     ----------
     system
         Its configuration.
-    backend
-        The network model.
     time_ns
-        When the last NPU has finished.
-    exact_ns
-        The same where messages queue on links and no delay is truncated; None where it cannot run or does not do the collective.
-    impossible
-        Why no network takes so little time; "" if one may.
+        When the last NPU has finished, untruncated.
     """
 
     system: NativeSystem
-    backend: Backend
-    time_ns: int
-    exact_ns: float | None
-    impossible: str
-
-    @property
-    def possible_ns(self) -> int | None:
-        """`time_ns`, or if it is impossible the time in ns with queues and untruncated; None where there is none."""
-        if not self.impossible:
-            return self.time_ns
-        return None if self.exact_ns is None else math.ceil(self.exact_ns)
-
-    def describe(self) -> str:
-        """Its configuration, and why it is impossible, in words."""
-        return f"{self.system}{f', not physically possible: {self.impossible}' if self.impossible else ''}"
-
-    def to_json(self, pattern: str) -> dict[str, Any]:
-        """Figures, and the keys of the system JSON."""
-        return {
-            "name": str(self.system),
-            "backend": self.backend.name,
-            "time_ns": self.time_ns,
-            "exact_ns": self.exact_ns,
-            "possible_ns": self.possible_ns,
-            "why_impossible": self.impossible or None,
-            "system": self.system.keys(pattern),
-        }
+    time_ns: float
 
 
 @dataclass(frozen=True, slots=True)
-class NativeTimes:
-    """The native collectives of a backend.
+class BestNativeTime:
+    """The best of the native collectives on a clock.
 
     Parameters
     ----------
     pattern
         The collective.
-    fastest
+    best
         The one of the least time; None if there is none.
-    fastest_possible
-        The one of the least `possible_ns`; None if there is none.
+    tried
+        How many configurations were replayed.
+    prints
+        What programs of ASTRA-sim print for the best one on the network itself: pairs of a program and a time in ns.
     refusal
         Why there is none; "" if there is one.
     """
 
     pattern: str
-    fastest: NativeTime | None
-    fastest_possible: NativeTime | None
+    best: NativeTime | None
+    tried: int = 0
+    prints: tuple[tuple[Binary, int], ...] = ()
     refusal: str = ""
 
     @property
-    def distinct(self) -> tuple[NativeTime, ...]:
-        """The fastest of all, then the fastest possible one where that is another."""
-        both = (self.fastest, self.fastest_possible)
-        return tuple(dict.fromkeys(each for each in both if each is not None))
-
-    def faster_than(self, time_ns: int | None, why: str = "") -> tuple[str, ...]:
-        """What to say of those that are faster than a schedule that takes `time_ns` on the same backend.
-
-        Parameters
-        ----------
-        time_ns
-            The schedule's time, at which links can carry it; None if it has none.
-        why
-            Why no schedule is as fast as the fastest possible one.
-        """
-        notes = []
-        for each in self.distinct:
-            reached_ns = each.time_ns if each == self.fastest else each.possible_ns
-            if reached_ns is not None and (time_ns is None or reached_ns < time_ns):
-                how = "takes" if time_ns is None else "is faster,"
-                is_slower = time_ns is not None and each.possible_ns is not None and each.possible_ns < time_ns
-                reason = f"; {why}" if why and is_slower else ""
-                what = f"on the {each.backend} backend ASTRA-sim's own algorithm {how} {format_time(each.time_ns)}"
-                notes.append(f"{what}: {each.describe()}{reason}")
-        return tuple(notes)
+    def time_ns(self) -> float | None:
+        """The time of the best one; None if there is none."""
+        return None if self.best is None else round(self.best.time_ns, 3)
 
     def to_json(self) -> dict[str, Any]:
-        """Both as objects, null where there is none, and the refusal."""
-        both = {"fastest": self.fastest, "fastest_possible": self.fastest_possible}
-        figures = {name: None if each is None else each.to_json(self.pattern) for name, each in both.items()}
-        return figures | {"refusal": self.refusal or None}
+        """Its time, its configuration in words and as keys of the system JSON, and how it was found."""
+        best = self.best
+        return {
+            "best_native_ns": self.time_ns,
+            "best_native": None
+            if best is None
+            else {"name": str(best.system), "time_ns": self.time_ns, "system": best.system.keys(self.pattern)},
+            "native_search": {"tried": self.tried, "space": SPACE, "refusal": self.refusal or None},
+        }
 
 
-def native_times(
-    network: NetworkConfig, collective: Collective, backend: Backend, reduce_bandwidth_gbps: float = 0.0
-) -> NativeTimes:
-    """Replay the native implementations of a collective on a backend: every algorithm for every dimension.
+def best_native_time(
+    network: NetworkConfig, collective: Collective, clock: Backend, reduce_bandwidth_gbps: float = 0.0
+) -> BestNativeTime:
+    """Replay the native implementations of a collective on a clock: every algorithm for every dimension.
 
     In up to two dimensions all mixes are tried; in more, the algorithm of one dimension at a time is changed, from the best of
-    those that name one algorithm for all. Large collectives are also split. What ASTRA-sim stops or stalls at is left out.
-
-    A time is physically possible if the same collective takes no longer where messages queue on links and no delay is truncated,
-    and that is not less than any algorithm needs: ASTRA-sim's `doubleBinaryTree` as an All-Gather does not move all of the data.
+    those that name one algorithm for all. The best are also split, with fewer active chunks, and under
+    the other policy. What ASTRA-sim stops or stalls at, and what moves less than the pattern needs (`replayer.native_share`), is
+    left out.
 
     Parameters
     ----------
@@ -210,7 +164,7 @@ def native_times(
         The network, as its file has it.
     collective
         The collective; its chunks do not matter.
-    backend
+    clock
         The network model.
     reduce_bandwidth_gbps
         Decimal GB/s of a reduction, 0 for no time.
@@ -219,53 +173,29 @@ def native_times(
     is_whole = collective.num_members == network.num_npus
     if pattern not in _PATTERNS or not is_whole:
         of_some = "" if is_whole else " of some NPUs"
-        return NativeTimes(pattern, None, None, f"{STOCK} has no native {pattern}{of_some}")
-    sweep = _Sweep(network, collective, backend, reduce_bandwidth_gbps)
-    times = sweep.run()
-    if not times:
-        return NativeTimes(pattern, None, None, sweep.refusal)
-    ranked = sorted(times, key=lambda system: (times[system], system.splits, str(system)))
-    fastest, possible, least_ns = None, None, math.inf
-    for system in ranked:
-        if fastest is not None and times[system] >= least_ns:
-            break
-        native = NativeTime(system, backend, times[system], *sweep.possibility(system, times[system]))
-        fastest = fastest or native
-        if native.possible_ns is not None and native.possible_ns < least_ns:
-            possible, least_ns = native, native.possible_ns
-    return NativeTimes(pattern, fastest, possible)
+        return BestNativeTime(pattern, None, refusal=f"{STOCK} has no native {pattern}{of_some}")
+    sweep = _Sweep(network, collective, clock, reduce_bandwidth_gbps)
+    best = sweep.best()
+    if best is None:
+        return BestNativeTime(pattern, None, sweep.tried, refusal=sweep.refusal or "none moves all of the data")
+    return BestNativeTime(pattern, best, sweep.tried, sweep.prints(best.system))
 
 
-def native_time_ns(
-    network: NetworkConfig, collective: Collective, system: NativeSystem, backend: Backend, reduce_bandwidth_gbps: float = 0.0
-) -> int:
-    """When the last NPU has finished a native collective on a backend, in ns.
-
-    Parameters
-    ----------
-    network, collective, backend, reduce_bandwidth_gbps
-        As `native_times` takes them.
-    system
-        Its configuration.
-
-    Raises
-    ------
-    ConfigError, ReplayError
-        Where ASTRA-sim stops or stalls, or the backend cannot model the network.
-    """
-    return _end_ns(network, collective, system.config(collective.name, reduce_bandwidth_gbps), backend)
+def _fewer_active(system: NativeSystem) -> Iterator[NativeSystem]:
+    for active in {1, system.splits // 2} - {0, system.splits}:
+        yield replace(system, active=active)
 
 
-def _end_ns(network: NetworkConfig, collective: Collective, config: SystemConfig, backend: Backend) -> int:
-    run = single_collective_run(network, config, _PATTERNS[collective.name], collective.size_bytes)
-    return replay_run(run, backend).end_ns
+def _other_policy(system: NativeSystem) -> Iterator[NativeSystem]:
+    if system.splits > 1:
+        yield replace(system, policy="LIFO")
 
 
 class _Sweep:
     """Replays of the native systems of one collective on one backend, each once."""
 
     def __init__(self, network: NetworkConfig, collective: Collective, backend: Backend, reduce_bandwidth_gbps: float) -> None:
-        self._network, self._collective = network, collective
+        self._network = network
         self._pattern, self._size_bytes = collective.name, collective.size_bytes
         self._backend, self._reduce_bandwidth_gbps = backend, reduce_bandwidth_gbps
         self._sizes = tuple(dimension.size for dimension in network.dimensions) or (network.num_npus,)
@@ -279,33 +209,46 @@ class _Sweep:
         for optimization in optimizations:
             for mix in self._mixes(optimization):
                 self._time(NativeSystem(mix, 1, optimization))
-        if self._size_bytes >= _SPLIT_FROM_BYTES:
-            ranked = sorted(self._ran(), key=lambda system: self._ran()[system])
-            for system, splits in itertools.product(ranked[:_MOST_SPLIT], _SPLITS):
-                self._time(NativeSystem(system.algorithms, splits, system.optimization))
+        ranked = sorted(self._ran(), key=lambda system: self._ran()[system])
+        for system, splits in itertools.product(ranked[:_MOST_SPLIT], _SPLITS):
+            self._time(replace(system, splits=splits, active=splits))
+        for vary in (_fewer_active, _other_policy):
+            for best in sorted(self._ran(), key=lambda system: self._ran()[system])[:1]:
+                for system in vary(best):
+                    self._time(system)
         return self._ran()
 
-    def possibility(self, system: NativeSystem, time_ns: int) -> tuple[float | None, str]:
-        """The time in ns where messages queue and nothing is truncated, and why `time_ns` is impossible, or ""."""
-        config = system.config(self._pattern, self._reduce_bandwidth_gbps / _FINER)
-        finer = replace(config, endpoint_delay_ns=config.endpoint_delay_ns * _FINER)
-        finer_ns, refusal = self._replay(_slowed(self._network), finer, CONGESTION_AWARE)
-        if finer_ns is None:
-            return None, f"where messages queue, {refusal}"
-        exact_ns = finer_ns / _FINER
-        if exact_ns < (1 - MOST_TRUNCATED) * self._bound.time_ns:
-            return None, f"any algorithm needs {format_time(self._bound.time_ns)} at least, so it does not move all of the data"
-        if time_ns >= (1 - MOST_TRUNCATED) * exact_ns:
-            return exact_ns, ""
-        why = "the times of its messages are truncated" if self._backend.models_congestion else "no queues"
-        return exact_ns, f"{why}; it takes {format_time(round(exact_ns))} where messages queue and nothing is truncated"
+    def best(self) -> NativeTime | None:
+        """The system of the least untruncated time; None if none runs and moves all of the data."""
+        times, best = self.run(), None
+        for system in sorted(times, key=lambda system: (times[system], system.splits, str(system))):
+            if best is not None and times[system] > best.time_ns:
+                break  # truncation only makes times shorter
+            run = self._run_of(system)
+            if why_incomplete(run):
+                continue
+            time_ns = untruncated_end_ns(run, self._backend) if self._backend.is_analytical else float(times[system])
+            if best is None or time_ns < best.time_ns:
+                best = NativeTime(system, time_ns)
+        return best
 
-    @cached_property
-    def _bound(self) -> Bound:
-        """What every algorithm needs."""
-        topology = build_topology(self._network, may_forward=True)
-        timing = timing_of_sizes(topology, self._collective.class_size_bytes, "pipelined", may_be_instant=True)
-        return lower_bound(topology, self._collective, timing)
+    def prints(self, system: NativeSystem) -> tuple[tuple[Binary, int], ...]:
+        """What programs of ASTRA-sim that run the network print for a system."""
+        printed = []
+        for binary in binaries_for(self._network):
+            time_ns = self._replay(system, binary.backend)[0]
+            if time_ns is not None:
+                printed.append((binary, time_ns))
+        return tuple(printed)
+
+    @property
+    def tried(self) -> int:
+        """How many systems were replayed."""
+        return len(self._times)
+
+    def _run_of(self, system: NativeSystem) -> Run:
+        config = system.config(self._pattern, self._reduce_bandwidth_gbps)
+        return single_collective_run(self._network, config, _PATTERNS[self._pattern], self._size_bytes)
 
     def _mixes(self, optimization: str) -> Iterator[tuple[str, ...]]:
         names = list(NATIVE_ALGORITHMS)
@@ -340,8 +283,7 @@ class _Sweep:
             self.refusal = self.refusal or f"{system}: {what} are too many to replay"
             return
         self._left -= count + packets // PACKETS_OF_MESSAGE
-        config = system.config(self._pattern, self._reduce_bandwidth_gbps)
-        time_ns, refusal = self._replay(self._network, config, self._backend)
+        time_ns, refusal = self._replay(system, self._backend)
         self._times[system] = time_ns
         self.refusal = self.refusal or refusal
 
@@ -356,30 +298,11 @@ class _Sweep:
             return 0
         return int(self._network.ns3.num_packets(self._network.num_npus * self._size_bytes * 2))
 
-    def _replay(self, network: NetworkConfig, config: SystemConfig, backend: Backend) -> tuple[int | None, str]:
+    def _replay(self, system: NativeSystem, backend: Backend) -> tuple[int | None, str]:
         try:
-            return _end_ns(network, self._collective, config, backend), ""
+            return replay_run(self._run_of(system), backend).end_ns, ""
         except AstraTacosError as error:
             return None, str(error)
-
-
-def _slowed(network: NetworkConfig) -> NetworkConfig:
-    """The network with all delays times `_FINER`, so that ASTRA-sim truncates a part of a nanosecond only."""
-
-    def slowed(link: _Link) -> _Link:
-        bandwidth, latency = link.bandwidth_gibps, link.latency_ns
-        return replace(
-            link,
-            bandwidth_gibps=None if bandwidth is None else bandwidth / _FINER,
-            latency_ns=None if latency is None else latency * _FINER,
-        )
-
-    return replace(
-        network,
-        dimensions=tuple(map(slowed, network.dimensions)),
-        links=tuple(map(slowed, network.links)),
-        link_overrides=tuple(map(slowed, network.link_overrides)),
-    )
 
 
 _MESSAGES: Mapping[str, Callable[[int], int]] = {

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import make_collective
@@ -17,15 +18,15 @@ from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_ru
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
-from astra_tacos.run.backend import Backend, backend_of_model, is_packet_level
+from astra_tacos.run.backend import Backend, choose_backend, is_packet_level
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, save_symmetric_schedule
+from astra_tacos.solver.clock import Printed, ScheduleTime, symmetric_time_ns
+from astra_tacos.solver.clock_figures import figures_on
 from astra_tacos.solver.first_use import WRITING, compile_ahead
-from astra_tacos.solver.judgement import Judgement
-from astra_tacos.solver.judges import FIGURES, symmetric_times
-from astra_tacos.solver.native import NativeTimes
-from astra_tacos.solver.possibility import SketchCost
+from astra_tacos.solver.native import BestNativeTime
+from astra_tacos.solver.sketch_cost import SketchCost
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
@@ -55,7 +56,7 @@ class Request:
     options
         What the search tries, and how much.
     backend
-        Backend of ASTRA-sim to make the schedule for; None for the one on which stock ASTRA-sim comes closest to the prediction.
+        The clock: the network model that the schedule is made for and timed on; None for the one with queues.
     link_order, in_flight
         How traces keep the order of sends on a link, and how many messages may be in flight there (`export_chakra`); None for
         what suits the schedule.
@@ -83,6 +84,11 @@ class Request:
     sketch: Sketch | None = None
     checks: bool = True
 
+    @property
+    def clock(self) -> Backend:
+        """The network model that all times of the answer are of."""
+        return choose_backend(self.backend)
+
     def __post_init__(self) -> None:
         if self.sketch is not None and self.replays_packets:
             raise ConfigError(f"sketch: schedules under a sketch are not compared on the {self.backend} backend")
@@ -103,8 +109,8 @@ class Request:
 
     @property
     def leaves_traces_open(self) -> bool:
-        """Whether the backend and the order of sends in traces are to be chosen."""
-        return self.is_plain and self.backend is None and self.link_order is None and self.in_flight is None
+        """Whether the order of sends in traces is to be chosen."""
+        return self.is_plain and not self.replays_packets and self.link_order is None and self.in_flight is None
 
     def collective_on(self, topology: Topology) -> Collective:
         """The collective on the built network, in one chunk per NPU where the search is to choose."""
@@ -137,10 +143,12 @@ class Solution:
         The schedule, with the order of sends in its traces.
     search
         How thorough the search was.
-    judgement
-        What its traces take on each judge of the network, and the backend that counts.
+    timed
+        What its traces take on the clock, and what programs of ASTRA-sim print for them.
+    bounds
+        What any algorithm needs on the clock; empty where links carry any number of messages.
     native
-        ASTRA-sim's own algorithms on that backend.
+        The best of ASTRA-sim's own algorithms on the clock.
     link_model_reason
         Why sends hold their links as they do.
     notes
@@ -152,8 +160,9 @@ class Solution:
     request: Request
     schedule: Schedule
     search: SearchResult
-    judgement: Judgement
-    native: NativeTimes
+    timed: ScheduleTime
+    bounds: tuple[Bound, ...]
+    native: BestNativeTime
     link_model_reason: str
     notes: tuple[str, ...]
     sketch: SketchCost | None = None
@@ -162,28 +171,36 @@ class Solution:
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
+        clock, task = self.timed.clock, (self.schedule.topology, self.schedule.collective)
         figures = {
+            **figures_on(clock, self.bounds, *task, self.timed.time_ns),
+            **self.native.to_json(),
+            "speed_up_over_native": self.speed_up_over_native,
+            "prints": [each.to_json() for each in self.prints],
             "link_model_reason": self.link_model_reason,
             "link_order": order_of_traces(self.schedule)[0],
             "verified": self.request.checks,
             "search": self.search.describe(),
-            **self.judgement.to_json(),
-            "native": self.native.to_json(),
-            "speed_up_over_native": self.speed_up_over_native,
+            **_of_last_release(self.prints, self.timed),
         }
         return figures if self.sketch is None else figures | {"sketch": self.sketch.to_json()}
 
     @property
+    def prints(self) -> tuple[Printed, ...]:
+        """What programs of ASTRA-sim print for the directory, and for the best native algorithms on the network."""
+        native = dict(self.native.prints)
+        return tuple(replace(each, best_native_ns=native.get(each.binary)) for each in self.timed.prints)
+
+    @property
     def speed_up_over_native(self) -> float | None:
-        """The time of the fastest native algorithm that links can carry over that of the schedule; None without one."""
-        native, own_ns = self.native.fastest_possible, self.judgement.possible_ns
-        if native is None or native.possible_ns is None or own_ns is None:
-            return None
-        return round(native.possible_ns / max(own_ns, 1), 4)
+        """The time of the best native algorithm over that of the schedule; None without one."""
+        native_ns = self.native.time_ns
+        return None if native_ns is None else native_ns / max(round(self.timed.time_ns, 3), 1e-3)
 
     def to_json(self) -> dict[str, Any]:
         """All figures, ready for JSON."""
-        return certify(self.schedule) | self._figures | {"notes": list(self.notes)}
+        bounds = self.bounds if self.schedule.timing.link_model == "pipelined" and self.bounds else None
+        return certify(self.schedule, bounds) | self._figures | {"notes": list(self.notes)}
 
     def save(self, path: str | Path) -> None:
         """Write the schedule as a `schedule.npz`."""
@@ -205,8 +222,30 @@ class Solution:
             If the directory is something else.
         """
         compile_ahead(*WRITING)
-        backend = self.judgement.backend
+        backend = self.timed.clock
         return write_run_directory(self.schedule, directory, self._figures, msccl_xml, backend=backend, check=False)
+
+
+DEPRECATED = {
+    "predicted_ns": "time_ns",
+    "exact_ns": "time_ns",
+    "stock_ns": "prints",
+    "congested_ns": "prints",
+    "packets_ns": "time_ns with --backend packet",
+}
+"""Keys of results that the next release will not have, and those that take their place."""
+
+
+def _of_last_release(prints: tuple[Printed, ...], timed: ScheduleTime) -> dict[str, Any]:
+    """The keys of `DEPRECATED` that are times of several network models."""
+    of_stock = [each.time_ns for each in prints if each.binary.branch is None]
+    queued = [each.time_ns for each in prints if each.binary.backend.models_congestion]
+    return {
+        "stock_ns": next(iter(of_stock), None),
+        "congested_ns": next(iter(queued), None),
+        "packets_ns": None if timed.level is None else timed.level.time_ns,
+        "deprecated": DEPRECATED,
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,11 +269,14 @@ class CompactSolution:
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
-        backend = self.request.backend
+        clock = self.request.clock
         figures = certify_symmetric(self.schedule)
-        figures |= {"link_model_reason": self.link_model_reason, "verified": self.request.checks}
-        figures |= {"backend": (backend or backend_of_model(self.schedule.task.link_model)).name}
-        return figures | dict.fromkeys(FIGURES) | symmetric_times(self.schedule, backend)
+        time_ns = symmetric_time_ns(self.schedule, clock)
+        assert time_ns is not None  # `solve` refuses other clocks
+        if not clock.models_congestion:
+            figures |= dict.fromkeys(("bound_ns", "bound", "bound_where", "efficiency")) | {"bounds_ns": {}, "optimal": False}
+        figures |= {"link_model_reason": self.link_model_reason, "verified": self.request.checks, "backend": clock.name}
+        return figures | {"time_ns": round(time_ns, 3), "best_native_ns": None, "prints": []}
 
     def to_json(self) -> dict[str, Any]:
         """All figures, ready for JSON."""

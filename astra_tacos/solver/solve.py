@@ -1,10 +1,9 @@
 """`solve`: from a request to a verified solution. The command line, Python programs and `plan` share it.
 
 1. A schedule that is known to be optimal is taken; else a search finds the fastest one.
-2. An order of the sends in its traces is chosen (`robust`): one with which packets take at most `MOST_LONGER` of the prediction,
-   where one is found. On analytical models, these traces may take up to `MOST_LOSS` of the prediction.
+2. An order of the sends in its traces is chosen: one that keeps the time of the schedule and suits packets (`order_for_packets`).
 3. The oracle and a replay check the schedule.
-4. The judges of the network time its traces, and ASTRA-sim's own algorithms beside them.
+4. The clock times its traces, and ASTRA-sim's own algorithms beside them.
 
 A network that looks the same from every NPU may be too large to list all sends. `_solve_compact` then makes those of NPU 0 alone.
 """
@@ -12,9 +11,8 @@ A network that looks the same from every NPU may be too large to list all sends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from astra_tacos.collective.collective import Collective
@@ -23,10 +21,10 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.sketch import under_sketch
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.run.backend import Backend, backend_of_model
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import moved_to
 from astra_tacos.schedule.timing import wire_bytes
+from astra_tacos.solver.clock import bounds_on, check_clock, symmetric_tasks, symmetric_time_ns, time_on, timed_for
 from astra_tacos.solver.first_use import (
     CHECKING,
     REPLAYING,
@@ -37,24 +35,15 @@ from astra_tacos.solver.first_use import (
     searching,
     silent,
 )
-from astra_tacos.solver.judgement import judge_schedule, with_other_choices
-from astra_tacos.solver.judges import (
-    backend_in_use,
-    backend_that_runs,
-    check_sends,
-    has_many_sends,
-    is_symmetric,
-    symmetric_tasks,
-    timed_for,
-)
-from astra_tacos.solver.native import NativeTimes, native_times
-from astra_tacos.solver.possibility import SketchCost
-from astra_tacos.solver.robust import robust, search_and_replay
+from astra_tacos.solver.many_sends import check_sends, has_many_sends, is_symmetric
+from astra_tacos.solver.native import best_native_time
+from astra_tacos.solver.packet_search import order_for_packets, search_and_replay
+from astra_tacos.solver.sketch_cost import SketchCost
 from astra_tacos.solver.solution import CompactSolution, Request, Solution
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.search.search import SearchResult, known_optimum, search
-from astra_tacos.synthesizer.search.search_options import FASTEST, THOROUGH, SearchOptions
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric
 from astra_tacos.synthesizer.work import CHECKS, JUDGING
 from astra_tacos.verifier.schedule_oracle import check
@@ -91,58 +80,50 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     collective = request.collective_on(topology)
     if request.is_plain and topology.is_uniform and not topology.has_switches and "tacos" in request.options.synthesizers:
         check_sends(network, request.collective, request.options)
-    options, link_models, reason = timed_for(request.options, topology, request.backend)
-    backend = backend_in_use(network, link_models, request.backend)
+    clock = request.clock
+    check_clock(topology, network, clock)
+    options, _, reason = timed_for(request.options, topology, clock)
     # Under a sketch, the search sees fewer links than the topology has: `links` are their numbers there.
     searched, links = (topology, None) if request.sketch is None else under_sketch(topology, request.sketch)
     # Numba compiles what later steps need while earlier steps run.
     search_kernels = searching(searched, collective)
     later_kernels = (*REPLAYING, *(CHECKING if checks else ()))
-    # `level` is what `robust` found the packet level to take; None if it has not replayed the traces.
-    found, link_order, level, note = None, request.link_order, None, ""
+    found, link_order = None, request.link_order
     if not replays_packets:
         compile_ahead(*finding_optimum(searched, collective, options), later=later_kernels, progress=progress)
         found = known_optimum(searched, collective, options)
-    native_times_on = partial(native_times, network, collective, reduce_bandwidth_gbps=options.reduce_bandwidth_gbps)
-    begun: dict[Backend, Future[NativeTimes]] = {}  # in another thread, before it is known which backend counts
     if found is None:
         compile_ahead(*search_kernels, later=later_kernels, progress=progress)
-        if not replays_packets:
-            likely, pool = backend or backend_of_model(link_models[0]), ThreadPoolExecutor(1)
-            begun[likely] = pool.submit(native_times_on, likely)
-            pool.shutdown(wait=False)
-        with progress("synthesizing") as on_progress:
-            if replays_packets:
-                asked = backend, network, searched, collective, options, on_progress
-                found, fastest_order = search_and_replay(*asked, link_order)
-                link_order = link_order or (fastest_order if request.in_flight is None else None)
-            else:
-                work_after = JUDGING + (CHECKS if checks else 0.0)
-                found = search(searched, collective, options, on_progress, work_after=work_after)
-        if replays_packets:
-            reason = f"the fastest on the packet level, with link order {order_of_traces(found.schedule, link_order)[0]}"
-    if request.leaves_traces_open:
-        with progress("replaying packet by packet"):
-            chosen = robust(network, topology, collective, options, backend, found)
-        found, link_order, note, level = chosen.found, chosen.link_order, chosen.note, chosen.level
-    schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
-    if (link_order, request.in_flight) != (None, None):
-        schedule = replace(schedule, link_order=link_order, in_flight=request.in_flight)
-    backend = backend_that_runs(schedule, backend, request.backend)
-    if checks:
-        with progress("verifying"):
-            check_schedule(schedule)
-    with progress("judging"):
-        beside = level is not None or options.effort == THOROUGH
-        judged = judge_schedule(schedule, network, backend, beside=beside, level=level)
-        if request.sketch is None and options.effort == THOROUGH:
-            judged = with_other_choices(judged, schedule, network, options)
-        native = begun[judged.backend].result() if judged.backend in begun else native_times_on(judged.backend)
-        padded = _padded(schedule)
-        slower = native.faster_than(judged.possible_ns, padded or _why_slower(found, options))
-    notes = tuple(text for text in (note, *judged.notes, padded, *slower) if text)
+    with ThreadPoolExecutor(1) as aside:  # native algorithms are replayed while the search runs
+        native = aside.submit(best_native_time, network, collective, clock, options.reduce_bandwidth_gbps)
+        if found is None:
+            with progress("synthesizing") as on_progress:
+                if replays_packets:
+                    asked = clock, network, searched, collective, options, on_progress
+                    found, fastest_order = search_and_replay(*asked, link_order)
+                    link_order = link_order or (fastest_order if request.in_flight is None else None)
+                    order = order_of_traces(found.schedule, link_order)[0]
+                    reason = f"the fastest on the packet level, with link order {order}"
+                else:
+                    work_after = JUDGING + (CHECKS if checks else 0.0)
+                    found = search(searched, collective, options, on_progress, work_after=work_after)
+        if request.leaves_traces_open:
+            link_order = order_for_packets(found.schedule)
+        schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
+        if (link_order, request.in_flight) != (None, None):
+            schedule = replace(schedule, link_order=link_order, in_flight=request.in_flight)
+        if checks:
+            with progress("verifying"):
+                check_schedule(schedule)
+        with progress("judging"):
+            timed, bounds = time_on(schedule, network, clock), bounds_on(topology, collective, clock)
+            best_native = native.result()
+    padded, native_ns = _padded(schedule), best_native.time_ns
+    is_slower = native_ns is not None and native_ns < timed.time_ns
+    slower = f"the best native algorithm is faster: {padded or _why_slower(found, options)}" if is_slower else ""
+    notes = tuple(text for text in (*timed.notes, padded, slower) if text)
     cost = None if request.sketch is None else SketchCost.of(request.sketch, searched, schedule)
-    return Solution(request, schedule, found, judged, native, reason, notes, cost)
+    return Solution(request, schedule, found, timed, bounds, best_native, reason, notes, cost)
 
 
 def _is_compact(request: Request) -> bool:
@@ -159,10 +140,15 @@ def _is_compact(request: Request) -> bool:
 
 def _solve_compact(request: Request, progress: Progress) -> CompactSolution:
     options = request.options
-    asked, reason = symmetric_tasks(request.network, request.collective, request.size_bytes, options, request.backend)
+    asked, reason = symmetric_tasks(request.network, request.collective, request.size_bytes, options, request.clock)
     compile_ahead(*SYMMETRIC, progress=progress)
     with progress("synthesizing"):
         schedule = fastest_symmetric(asked, None, options.chooses_chunks)
+    if symmetric_time_ns(schedule, request.clock) is None:
+        raise ConfigError(
+            f"--backend {request.clock}: only a replay could time the schedule there, and it has too many sends, expected "
+            "--backend congestion-aware"
+        )
     if request.checks:
         with progress("verifying"):
             check_symmetric(schedule)
@@ -187,7 +173,7 @@ def _padded(schedule: Schedule) -> str:
 def _why_slower(found: SearchResult, options: SearchOptions) -> str:
     """Why a search found no schedule as fast as a native algorithm."""
     if found.schedule.timing.is_blocking and options.link_model != FASTEST:
-        return "sends of the schedule hold their links until they arrive: one by --link-model fastest may be faster"
+        return "sends of the schedule hold their links until they arrive: --link-model fastest may find a faster one"
     if found.was_cut_off:
         return "the budget cut the search off: a larger --budget may find a faster schedule"
     if found.is_near_bound:

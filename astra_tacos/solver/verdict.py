@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from astra_tacos.support.arrays import Ints
     from astra_tacos.verifier.violation import Violation
 
-_FIGURES = ("predicted_ns", "bound_ns", "chunked_bound_ns", "efficiency", "optimal")
+_FIGURES = ("time_ns", "predicted_ns", "bound_ns", "chunked_bound_ns", "efficiency", "optimal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +75,10 @@ def verify_directory(directory: Path, topology: Topology | None, collective: str
     topology, collective = topology or schedule.topology, collective or schedule.collective.name
     root = schedule.collective.root
     unequal = schedule.collective if schedule.collective.part_bytes is not None else None
-    traces = [verify_program(prefix, topology, collective, root, unequal) for prefix in _custom(directory)]
+    prefixes = sorted(path.with_name(path.name.removesuffix(".0.et")) for path in (directory / "collective").glob("*.0.et"))
+    traces = [verify_program(prefix, topology, collective, root, unequal) for prefix in prefixes]
     xmls = [verify_program(path, topology, collective, root) for path in sorted(directory.glob("*.xml"))]
     return [_verify_schedule(directory / "schedule.npz", schedule, collective), *traces, *xmls]
-
-
-def verify_custom(directory: Path, topology: Topology | None, collective: str | None) -> list[Verdict]:
-    """Verdicts on the traces of custom collectives in the directory of a run that no plan tells of; none if it has none."""
-    return [verify_program(prefix, topology, collective) for prefix in _custom(directory)]
-
-
-def _custom(directory: Path) -> list[Path]:
-    """The prefixes of the traces of collectives in a directory."""
-    return sorted(path.with_name(path.name.removesuffix(".0.et")) for path in (directory / "collective").glob("*.0.et"))
 
 
 def verify_planned(directory: Path, before: Path | None) -> Verdict:

@@ -11,6 +11,10 @@ class ConfigError(AstraTacosError):
     """An input (file, option or argument) is not as expected."""
 
 
+class MissingFileError(ConfigError):
+    """An input is not there: nothing but its name is at fault."""
+
+
 class OutputError(ConfigError):
     """An output cannot be written, or must not take the place of what is there. The inputs are not at fault."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from io import FileIO
 from pathlib import Path
 
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.errors import ConfigError, MissingFileError
 
 BEGIN = 1 << 12
 """Bytes that tell."""
@@ -248,7 +248,8 @@ def _opened(path: Path, expected: str) -> Iterator[FileIO]:
         with FileIO(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             yield file
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror or error}), expected {expected}") from None
+        kind = MissingFileError if isinstance(error, FileNotFoundError) else ConfigError
+        raise kind(f"{path}: cannot be read ({error.strerror or error}), expected {expected}") from None
     except ValueError as error:  # a zero byte in the path
         raise ConfigError(f"{str(path)!r}: cannot be read ({error})") from None
 

@@ -27,9 +27,10 @@ MAX_SIZES = 64
 _SIZE_STEP = 4
 
 _SIZE_PATTERN = re.compile(r"\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*([A-Za-z]*)\s*")
+_PREFIXES = "kmgt"
 _SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
-    for power, prefix in enumerate("kmgt", start=1)
+    for power, prefix in enumerate(_PREFIXES, start=1)
     for suffix, base in (("ib", 1024), ("b", 1000))
 }
 
@@ -49,6 +50,9 @@ def parse_size(text: str, where: str = "size") -> int:
     """
     match = _SIZE_PATTERN.fullmatch(text)
     unit = _SIZE_UNITS.get(match[2].lower()) if match else None
+    if match is not None and match[2] and match[2].lower() in _PREFIXES:
+        number, prefix = match[1], match[2].upper()
+        raise ConfigError(f"{where}: found {text[:60]!r}, expected {number}{prefix}iB (1024s) or {number}{prefix}B (1000s)")
     if match is None or unit is None:
         raise ConfigError(f"{where}: found {text[:60]!r}, expected bytes such as 4096, 64MiB or 1GB")
     whole, _, fraction = match[1].partition(".")
@@ -102,11 +106,55 @@ def format_size(size_bytes: int) -> str:
 
 def format_time(time_ns: float) -> str:
     """A short text for a time: `940 ns`, `12.34 us`, `5.60 ms`."""
+    unit, scale, digits = _unit_of_time(time_ns)
+    return f"{time_ns / scale:,.{digits}f} {unit}"
+
+
+def shown(time_ns: float) -> float:
+    """The time in ns that `format_time` prints for a time."""
+    _, scale, digits = _unit_of_time(time_ns)
+    return float(f"{time_ns / scale:.{digits}f}") * scale
+
+
+def _unit_of_time(time_ns: float) -> tuple[str, float, int]:
+    """In what unit a time is printed, its nanoseconds, and with how many digits."""
     if time_ns < 10_000:
-        return f"{time_ns:,.0f} ns"
+        return "ns", 1.0, 0
     if time_ns < 10_000_000:
-        return f"{time_ns / 1e3:,.2f} us"
-    return f"{time_ns / 1e6:,.2f} ms" if time_ns < 10_000_000_000 else f"{time_ns / 1e9:,.2f} s"
+        return "us", 1e3, 2
+    return ("ms", 1e6, 2) if time_ns < 10_000_000_000 else ("s", 1e9, 2)
+
+
+def agreed_text(exact: float, printed: float, digits: int) -> str:
+    """A figure with the most digits, at most those asked, with which it is the same from exact and from printed numbers.
+
+    Where there are none, it is the figure of the printed numbers.
+    """
+    for count in range(digits, -1, -1):
+        text = f"{printed:,.{count}f}"
+        if text == f"{exact:,.{count}f}":
+            return text
+    return f"{printed:,.{digits}f}"
+
+
+def ratio_text(time_ns: float, other_ns: float, digits: int = 2) -> str:
+    """The quotient of two times, as `agreed_text` of what `format_time` prints for them."""
+    return agreed_text(_quotient(time_ns, other_ns), _quotient(shown(time_ns), shown(other_ns)), digits)
+
+
+def share_text(time_ns: float, other_ns: float, digits: int = 1) -> str:
+    """A time as a percentage of another one, as `agreed_text` of what `format_time` prints for them."""
+    printed = _quotient(shown(time_ns), shown(other_ns))
+    return f"{agreed_text(100 * _quotient(time_ns, other_ns), 100 * printed, digits)}%"
+
+
+def rate_text(rate: float, time_ns: float, digits: int = 1) -> str:
+    """A rate in so much per time, as `agreed_text` of what `format_time` prints for the time."""
+    return agreed_text(rate, rate * _quotient(time_ns, shown(time_ns)), digits)
+
+
+def _quotient(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else 1.0
 
 
 def reduction_us(size_bytes: Ints, reduce_bandwidth_gbps: float) -> Ints:

@@ -33,12 +33,15 @@ def on_files(files: Files, config: Any) -> Files:
     files.append(File.generated(config, "reference.md", content=_reference()))
     for folder in [ROOT / _FOLDER, *sorted(path for path in (ROOT / _FOLDER).rglob("*") if path.is_dir())]:
         place = folder.relative_to(ROOT).as_posix()
-        entries = sorted(folder.iterdir(), key=lambda path: (path.is_file(), path.name))
+        readme = folder / "README.md"
+        entries = sorted((path for path in folder.iterdir() if path != readme), key=lambda path: (path.is_file(), path.name))
         lines = [f"- [{entry.name}]({entry.name}{'' if entry.is_file() else '/index.md'})" for entry in entries]
         if len(entries) <= 64:
-            files.append(File.generated(config, f"{place}/index.md", content=f"# {place}\n\n" + "\n".join(lines) + "\n"))
+            page = f"{place}/index.md"
+            head = _rewritten(readme.read_text(encoding="utf-8"), page, ".") if readme.exists() else f"# {place}\n"
+            files.append(File.generated(config, page, content=f"{head}\n" + "\n".join(lines) + "\n"))
         for entry in entries:
-            if entry.is_file() and entry.name != "README.md":
+            if entry.is_file():
                 files.append(File.generated(config, f"{place}/{entry.name}", abs_src_path=str(entry)))
     return files
 

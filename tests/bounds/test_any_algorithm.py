@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, all_bounds, chunked_lower_bound, lower_bound
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
-from astra_tacos.bounds.certificate import below_bound, certify, efficiency_of, is_optimal
+from astra_tacos.bounds.certificate import certify, efficiency_of, is_optimal
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.solver.solve import synthesize
@@ -267,13 +267,11 @@ def test_the_cut_of_a_group_is_the_worst_of_all_relays_included(network, data):
     assert bound.time_ns == pytest.approx(fluid, rel=1e-5)
 
 
-def test_a_prediction_below_the_bound_has_no_efficiency_past_truncation():
+def test_efficiency_is_the_quotient_and_optimal_is_within_a_nanosecond():
     assert efficiency_of(100_000, 50_000) == 0.5
-    assert efficiency_of(99_600, 100_000) == 1.0
-    assert efficiency_of(99_000, 100_000) is None
-    assert efficiency_of(8, 9) == 1.0  # a fraction of a nanosecond
-    assert is_optimal(100_001, 100_000) and is_optimal(99_999, 100_000)
-    assert not is_optimal(100_002, 100_000) and not is_optimal(99_990, 100_000)
+    assert efficiency_of(100_000.5, 100_000) < 1
+    assert is_optimal(100_000.9, 100_000) and is_optimal(100_000, 100_000)
+    assert not is_optimal(100_002, 100_000)
 
 
 def test_tiny_chunks_that_beat_light_are_found_out():
@@ -282,8 +280,7 @@ def test_tiny_chunks_that_beat_light_are_found_out():
     what = make_collective("all-gather", 16, 1 << 16, 768)
     certificate = certify(synthesize(network, what, synthesizer="ring", trials=1, link_model="pipelined"))
     assert certificate["predicted_ns"] < certificate["bound_ns"]
-    assert certificate["efficiency"] is None and not certificate["optimal"]
-    assert certificate["exact_ns"] >= certificate["bound_ns"] * 0.999  # 2**-10 ns a message
+    assert certificate["time_ns"] >= certificate["bound_ns"] and certificate["efficiency"] <= 1
     assert certificate["bus_bandwidth_gbps"] <= 2 * 50 * 1.073742 * 1.001  # of both links
 
 
@@ -294,9 +291,3 @@ def test_optimal_where_nothing_is_faster():
     assert certificate["optimal"] and certificate["efficiency"] == pytest.approx(1.0, abs=1e-5)
     slower = certify(synthesize(topology("Ring 4 50 0"), what, synthesizer="ring", link_model="pipelined"))
     assert not slower["optimal"]
-
-
-def test_a_time_below_the_bound_says_why():
-    """16 messages of 3,355,443 B at 0.5 GB/s: the fraction of a nanosecond of each is lost, 12 ns in all."""
-    assert below_bound(25_000_488, 25_000_500) == "12 ns less than the bound, as ASTRA-sim truncates the time of each message"
-    assert below_bound(25_000_500, 25_000_500) == ""

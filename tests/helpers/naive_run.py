@@ -154,7 +154,6 @@ class Simulation:
         self.seen = NaiveOutcome(never[:], nothing[:], nothing[:], nothing[:], [-1] * num_nodes, [-1] * num_nodes)
         networks: dict[str, type[AwareLinks | UnawareDelays | NaivePackets]] = {
             "congestion-aware": AwareLinks,
-            "cut-through": CutThroughLinks,
             "congestion-unaware": UnawareDelays,
             "packet": NaivePackets,
         }
@@ -231,39 +230,6 @@ class AwareLinks:
             occupy()
 
 
-class CutThroughLinks(AwareLinks):
-    """No model of ASTRA-sim's: the head of a message goes on while its tail is still on earlier links."""
-
-    def transmit(self, src: int, dst: int, size: int, arrive: Action) -> None:
-        route = naive_route(self.network, src, dst)
-        self.cross(route, size, size / min(bytes_per_ns for _, bytes_per_ns, _ in route), arrive)
-
-    def cross(self, route: list[Any], size: int, slowest_ns: float, arrive: Action) -> None:
-        if not route:
-            arrive()
-            return
-        (link, bytes_per_ns, latency_ns), *rest = route
-
-        def occupy() -> None:
-            self.busy.add(link)
-            now, held_ns = self.simulation.now, int(size / bytes_per_ns)
-            self.simulation.seen.carried[link].append((now, now + held_ns, size))
-            takes_ns = int(latency_ns) if rest else int(latency_ns + slowest_ns)
-            self.simulation.schedule_packet(takes_ns, lambda: self.cross(rest, size, slowest_ns, arrive))
-            self.simulation.schedule_packet(held_ns, free)
-
-        def free() -> None:
-            self.busy.remove(link)
-            if self.pending[link]:
-                self.pending[link].popleft()()
-
-        if link in self.busy:
-            self.pending[link].append(occupy)
-        else:
-            occupy()
-
-
-@dataclass
 class Letter:
     on_sent: Action | None = None
     on_received: Action | None = None

@@ -46,8 +46,8 @@ def test_pairs_use_the_links_of_all(moe):
     (joint,) = result.joint
     assert (joint.collectives, joint.ranks, joint.count) == (("4 x all-to-all 1 MiB",), tuple(range(8)), 2)
     assert joint.predicted_ns == joint.spent_ns < joint.apart_ns / 2
-    assert result.after_ns >= result.bound.end_ns
-    assert replay_run(read_run(after)).end_ns == result.after_ns
+    assert result.time_ns >= result.bound.end_ns
+    assert replay_run(read_run(after)).end_ns == result.time_ns
     report = lint_plan(after)
     assert (report.errors, report.warnings) == ({}, {})
 
@@ -72,7 +72,7 @@ def test_the_oracle_passes_what_relays_did(moe):
 def test_a_plan_of_a_plan_is_the_same(moe, tmp_path):
     _, first, after = moe
     again, _ = quickly_planned(after, tmp_path / "again")
-    assert (again.before_ns, again.after_ns, again.best_native_ns) == (first.after_ns, first.after_ns, first.best_native_ns)
+    assert (again.before_ns, again.time_ns, again.best_native_ns) == (first.time_ns, first.time_ns, first.best_native_ns)
     assert contents(tmp_path / "again") == contents(after.system.parent)
 
 

@@ -30,7 +30,7 @@ def test_partial_sums_from_synthesis_to_replay(tmp_path, name, files):
     inputs = written(tmp_path, files)
     options = SearchOptions(name, "auto", reduce_bandwidth_gbps=10.0)
     asked: dict[str, Any] = {"options": options, "cache": tmp_path / "cache", "backend": CONGESTION_AWARE}
-    result, after = planned(inputs, tmp_path / "plan", compare_backends=False, **asked)
+    result, after = planned(inputs, tmp_path / "plan", **asked)
     own = [case for case in result.cases if case.algorithm == name]
     assert own and len(result.cases) - len(own) == sum(case.reason.startswith("native is faster") for case in result.cases)
     assert lint_plan(after).findings == ()
@@ -44,11 +44,11 @@ def test_partial_sums_from_synthesis_to_replay(tmp_path, name, files):
         )
         assert done.exit_code == 0, done.output
     # The run that was written takes what was told, and its collectives what was predicted, where that is exact.
-    outcome = replay_run(read_run(after), result.backend)
-    assert outcome.end_ns == result.after_ns
+    outcome = replay_run(read_run(after), result.clock)
+    assert outcome.end_ns == result.time_ns
     for case in own:
         if case.exact and case.together_ns is None and not result.joint:  # which ranks end at different times
             assert case.spent_after_ns == case.predicted_ns
-    again, _ = planned(inputs, tmp_path / "again", compare_backends=False, **asked)
+    again, _ = planned(inputs, tmp_path / "again", **asked)
     assert all(case.from_cache for case in again.cases)
-    assert again.after_ns == result.after_ns
+    assert again.time_ns == result.time_ns

@@ -57,7 +57,7 @@ def test_an_order_that_makes_numbers_differ(tmp_path):
     for rank in range(2):
         ranks[rank] += [coll(7, size=1 << 20, group=1), comp(8, [7], us=5000)]
     result, after = make(tmp_path, ranks, {"1": [0, 1]})
-    assert result.after_ns < result.before_ns
+    assert result.time_ns < result.before_ns
     assert list(messages(after)[0][0].ctrl_deps) == [7]
     assert groups_of(after, 3) == ["2"] * 4
 

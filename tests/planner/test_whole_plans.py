@@ -70,14 +70,13 @@ def stage_inputs(stage, folder, dimensions):
 def test_a_training_step_gets_faster_and_its_compute_stays(stage, cache, tmp_path, name):
     inputs = stage_inputs(stage, tmp_path, NETWORKS[name])
     result, after = planned(inputs, tmp_path / "plan", options=replace(FEW, threads=2), cache=cache, most_messages=1 << 20)
-    assert result.after_ns < result.before_ns
+    assert result.time_ns < result.before_ns
     assert [(case.collective, case.algorithm) for case in result.cases if case.algorithm == "native" or case.was_cut_off] == []
     assert sum(case.count for case in result.cases) == result.num_collectives
     report = lint_plan(after)
     assert (report.errors, report.warnings) == ({}, {})
-    model = AWARE if len(NETWORKS[name]) == 1 else UNAWARE
-    outcome = replay_run(read_run(after), model)
-    assert outcome.end_ns == result.after_ns
+    outcome = replay_run(read_run(after), AWARE)
+    assert outcome.end_ns == result.time_ns
     assert not outcome.approximate  # nothing native is left
     assert outcome.replaced.size == 0
     assert outcome.compute_ns.tolist() == [168076] * 8 + [169384] * 8
@@ -106,7 +105,7 @@ def test_a_planned_training_step_stays_as_it_is(stage, cache, tmp_path):
     first, after = planned(inputs, tmp_path / "plan", options=FEW, cache=cache)
     second, _ = planned(after, tmp_path / "again", options=FEW, cache=cache)
     assert contents(tmp_path / "again") == contents(tmp_path / "plan")
-    assert second.before_ns == second.after_ns == first.after_ns
+    assert second.before_ns == second.time_ns == first.time_ns
     assert all(case.from_cache for case in second.cases)
 
 
@@ -115,7 +114,7 @@ def test_plans_are_no_slower_than_what_was_made_by_hand(golden, golden_case, tmp
     result, after = planned(golden_inputs(golden / golden_case), tmp_path / "plan")
     expected = read_json(golden / golden_case / "expected.json")
     assert result.before_ns == max(expected["finish_ns"])
-    assert result.after_ns <= result.before_ns
+    assert result.time_ns <= result.before_ns
     assert not lint_plan(after).errors
 
 
@@ -133,9 +132,9 @@ def test_a_generated_run_on_a_network_with_failed_links(tmp_path, topology, spli
     plan, after = planned(inputs, tmp_path / "plan", backend=backend, options=QUICK)
     stored = read_json(tmp_path / "plan" / "plan.json")
     assert stored["verified"] and not stored["unchecked"]
-    assert replay_run(read_run(after), plan.backend).end_ns == plan.after_ns
-    assert plan.before_ns is None or plan.after_ns <= plan.before_ns
-    assert stored["bound_ns"] <= plan.after_ns * 1.01 + 100
+    assert replay_run(read_run(after), plan.clock).end_ns == plan.time_ns
+    assert plan.before_ns is None or plan.time_ns <= plan.before_ns
+    assert stored["bound_ns"] <= plan.time_ns
     assert str(tmp_path) not in " ".join(plan.notes)
 
 
@@ -167,9 +166,9 @@ def test_a_plan_of_a_random_run(seed):
         # What was only a warning in a run that never gets there is an error in one that ends.
         assert set(lint_plan(after).errors) <= {finding.code for finding in lint_plan(inputs).findings}
         if result.before_ns is not None:
-            assert result.after_ns <= result.before_ns
+            assert result.time_ns <= result.before_ns
         same_or_faster(result, after, folder, ONE_TRIAL)
         # Nothing beats the bound where messages queue, but for delays that ASTRA-sim truncates.
         for run in (read_run(inputs), read_run(after)):
             end_ns = try_replay(run, CONGESTION_AWARE).end_ns
-            assert end_ns is None or end_ns * 1.01 + 100 >= result.bound.end_ns
+            assert end_ns is None or end_ns >= result.bound_ns

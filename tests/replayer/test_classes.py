@@ -12,7 +12,7 @@ from helpers.networks import config
 
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_classes, replay_run
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CUT_THROUGH, PACKET
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, PACKET
 from astra_tacos.run.compact_run import CompactRun, compact
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import RunOutcome
@@ -22,7 +22,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 
-MODELS = (*BACKENDS.values(), CUT_THROUGH)
+MODELS = tuple(BACKENDS.values())
 REASONS = (
     "messages come to one link",
     "messages of one size and tag begin or end between two ranks",
@@ -128,8 +128,6 @@ def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend, monkeypa
         monkeypatch.setattr(run_replay, "_MANY_RANKS", 1)
         try:
             fast = replay_run(whole, backend, route_loads=True)
-            if backend is CUT_THROUGH:  # which does not say where messages come to a link at one instant: then times may differ
-                replay_classes(compact(whole), CONGESTION_AWARE)
         except AstraTacosError:
             continue
         monkeypatch.setattr(run_replay, "_MANY_RANKS", 1 << 60)
@@ -145,25 +143,6 @@ def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend, monkeypa
         assert path_times(fast) == path_times(slow)
         by_classes += not np.array_equal(fast.node_origin, slow.node_origin)
     assert by_classes > 0  # what began elsewhere is said to have begun on a representative
-
-
-def test_where_messages_cut_through_classes_order_those_of_one_instant_alike():
-    """Another order than rank by rank, so another end: seldom, by little, and only where a model of ASTRA-sim is refused."""
-    differing = 0
-    for seed in range(100, 130):
-        whole = random_compact_run(seed, 1024).expand()
-        try:
-            some = compact(whole)
-            end_ns = replay_classes(some, CUT_THROUGH).end_ns
-        except AstraTacosError:
-            continue
-        whole_ns = replay_run(whole, CUT_THROUGH).end_ns
-        if end_ns != whole_ns:
-            differing += 1
-            assert end_ns == pytest.approx(whole_ns, rel=0.01)
-            with pytest.raises(ReplayError, match="messages come to one link"):
-                replay_classes(some, CONGESTION_AWARE)
-    assert 0 < differing < 5
 
 
 def test_links_that_stand_for_others_are_links_of_the_network():

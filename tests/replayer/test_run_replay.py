@@ -33,13 +33,12 @@ from hypothesis import strategies as st
 
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import BACKENDS, CUT_THROUGH
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 
 AWARE, UNAWARE = BACKENDS
-ANALYTICAL = BACKENDS | {CUT_THROUGH.name: CUT_THROUGH}
 ALL_GATHER = CommType.ALL_GATHER
 
 # ---- Recorded runs of ASTRA-sim ----
@@ -138,7 +137,7 @@ def transmissions_by_link(outcome):
 
 def check_against_twin(run, backend):
     try:
-        outcome = replay_run(run, ANALYTICAL[backend], record_transmissions=True)
+        outcome = replay_run(run, BACKENDS[backend], record_transmissions=True)
     except ConfigError as refusal:
         if "in ascending order" not in str(refusal):  # which is refused whether a rank comes to that message or not
             with pytest.raises(NaiveCrash):
@@ -158,7 +157,7 @@ def check_against_twin(run, backend):
     st.integers(0, 2**32 - 1),
     st.sampled_from(ONE_DIMENSION + SEVERAL_DIMENSIONS + EVERY_BLOCK),
     st.integers(1, 14),
-    st.sampled_from(list(ANALYTICAL)),
+    st.sampled_from(list(BACKENDS)),
 )
 def test_equals_the_twin(seed, dimensions, num_operations, backend):
     with tempfile.TemporaryDirectory() as folder:
@@ -168,14 +167,14 @@ def test_equals_the_twin(seed, dimensions, num_operations, backend):
 NO_STALLS = Tastes(lost=0, ordered=1, same_tag=0, invalid=0, empty=0, instant=0, unsorted_group=0, roofline=0, memory=3, cpu=0.3)
 
 
-@pytest.mark.parametrize("backend", ANALYTICAL)
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dimensions", [*ONE_DIMENSION[3:7], SEVERAL_DIMENSIONS[1]])
 def test_equals_the_twin_in_long_runs(tmp_path, dimensions, backend):
     """Crowded: only the order of events at one instant tells who queues first."""
     run = read_back(2, dimensions, 150, str(tmp_path), NO_STALLS)
     twin = naive_replay_run(run, backend)
     assert not twin.stalled
-    assert_equals_twin(run, replay_run(run, ANALYTICAL[backend], record_transmissions=True), twin)
+    assert_equals_twin(run, replay_run(run, BACKENDS[backend], record_transmissions=True), twin)
 
 
 def test_goes_on_where_it_paused(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from astra_tacos.bounds.symmetric import link_busy_ns
 from astra_tacos.replayer.schedule_replay import replay_schedule, replay_symmetric
-from astra_tacos.solver.judges import has_equal_delays
+from astra_tacos.solver.clock import has_equal_delays
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 
 

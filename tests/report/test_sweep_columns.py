@@ -22,10 +22,10 @@ def test_columns_have_one_length():
 
 
 def test_labels_fit_what_was_swept():
-    assert measure_of("predicted_ns", {"collective"}).label == "collective time"
-    assert measure_of("predicted_ns", {"workload"}).label == "end of the run"
-    assert measure_of("predicted_ns", {"collective", "workload"}).label == "collective time or end of the run"
-    assert measure_of("predicted_ns", {"workload"}).goal == MEASURES["predicted_ns"].goal
+    assert measure_of("time_ns", {"collective"}).label == "collective time"
+    assert measure_of("time_ns", {"workload"}).label == "end of the run"
+    assert measure_of("time_ns", {"collective", "workload"}).label == "collective time or end of the run"
+    assert measure_of("time_ns", {"workload"}).goal == MEASURES["time_ns"].goal
     assert measure_of("b0").label == "b0"
 
 

@@ -82,7 +82,7 @@ def test_of_too_many_points_those_that_pictures_show_stay(monkeypatch):
     kept = set(np.cumsum(point["steps"]).tolist())
     assert len(kept) == data["count"] == 5000 and data["num_points"] == 6000
     assert "drawn by chance" in data["rules"][-1] and "front of any two" in data["rules"][0]
-    size, time, cost, b0, b1 = (as_numbers(table.columns[name]) for name in ("size_bytes", "predicted_ns", "cost", "b0", "b1"))
+    size, time, cost, b0, b1 = (as_numbers(table.columns[name]) for name in ("size_bytes", "time_ns", "cost", "b0", "b1"))
     for task in np.unique(size):
         mine = np.flatnonzero(size == task)
         assert set(mine[pareto_front(cost[mine], time[mine])].tolist()) <= kept

@@ -64,7 +64,7 @@ def test_headline_counts_and_best_points(running, real):
         best = page.locator("#best table").text_content()
         for size in {row["size_bytes"] for row in rows}:
             fastest = min(
-                (row for row in rows if row["size_bytes"] == size and row["status"] == "ok"), key=lambda row: row["predicted_ns"]
+                (row for row in rows if row["size_bytes"] == size and row["status"] == "ok"), key=lambda row: row["time_ns"]
             )
             assert f"show {fastest['point']}" in best
         assert "tacos, ring, themis, halving-doubling" in page.locator("#settings").inner_text()
@@ -84,9 +84,9 @@ def test_best_points_are_paged_but_whole_on_paper(running, tmp_path):
 
 def test_best_points_say_how_many_tie():
     times = (30_000, 20_000, 40_000, 20_000, 20_000)
-    rows = [{"point": i, "status": "ok", "a": i, "predicted_ns": time} for i, time in enumerate(times)]
+    rows = [{"point": i, "status": "ok", "a": i, "time_ns": time} for i, time in enumerate(times)]
     table = as_columns("ties", ("a",), rows)
-    assert best_points(table, ["point", "a", "predicted_ns"]) == ([], [Best(1, "predicted_ns", (), 2)])
+    assert best_points(table, ["point", "a", "time_ns"]) == ([], [Best(1, "time_ns", (), 2)])
     content = render_sweep(table, "sweep.parquet").decode()
     assert "collective time (2 others tie)" in content and "20.00 \N{MICRO SIGN}s" in content
 
@@ -122,7 +122,7 @@ def test_csv_of_the_table_has_what_the_rows_have(running, real):
                 assert line[place] == (text or "")
 
 
-FRONTS = (("cost", "predicted_ns", (-1, -1)), ("num_sends", "bus_bandwidth_gbps", (1, 1)), ("b0", "efficiency", (-1, 1)))
+FRONTS = (("cost", "time_ns", (-1, -1)), ("num_sends", "bus_bandwidth_gbps", (1, 1)), ("b0", "efficiency", (-1, 1)))
 
 
 def test_fronts_are_the_naive_ones(running, real):
@@ -149,7 +149,7 @@ def test_cells_are_the_naive_groups(running, real):
             cell = (row["b0"], row["synthesizer"])
             failed[cell] = failed.get(cell, 0) + (row["status"] != "ok")
             if row["status"] == "ok":
-                groups.setdefault(cell, []).append(row["predicted_ns"])
+                groups.setdefault(cell, []).append(row["time_ns"])
     with opened(running, real) as page:
         for how, reduce in (("best", min), ("median", statistics.median_low), ("worst", max)):
             choose(page, "heat", "of points in a cell", how)
@@ -166,7 +166,7 @@ def test_cells_are_the_naive_groups(running, real):
 def test_axes_of_many_values_are_put_into_ranges(running, tmp_path):
     draw = np.random.default_rng(3)
     b0, time = draw.uniform(100, 500, 400), draw.integers(1000, 2000, 400)
-    rows = [{"point": i, "status": "ok", "b0": b0[i].item(), "half": i % 2, "predicted_ns": time[i].item()} for i in range(400)]
+    rows = [{"point": i, "status": "ok", "b0": b0[i].item(), "half": i % 2, "time_ns": time[i].item()} for i in range(400)]
     even = np.arange(400) % 2 == 0
     edges = np.linspace(b0.min(), b0.max(), 21)
     place = np.minimum(np.searchsorted(edges, b0, "right") - 1, 19)
@@ -280,7 +280,7 @@ def test_a_sweep_of_little_says_what_it_lacks(running, tmp_path, rows):
 def test_what_has_no_sensible_default_is_left_out(running, tmp_path):
     totals = {"torus": 600.0, "boxes": 599.99998, "switch": 600.0000001}
     columns = {"point": [0, 1, 2], "status": ["ok"] * 3, "network": [*totals], "total_bandwidth_gbps": [*totals.values()]}
-    columns |= {"predicted_ns": [100, 101, 102], "efficiency": [0.5, 0.6, 0.7]}
+    columns |= {"time_ns": [100, 101, 102], "efficiency": [0.5, 0.6, 0.7]}
     with opened(running, written(tmp_path, SweepColumns("networks", ("network",), columns))) as page:
         said = [page.locator(f"#{picture}-scope").inner_text() for picture in ("front", "heat", "lines")]
         assert "none varies in this sweep" in said[0] and "has one, network" in said[1] and "one of names, network" in said[2]
@@ -322,11 +322,11 @@ def test_a_hundred_thousand_points_fit(running, tmp_path):
         assert "rounded to 6 significant digits" in page.locator("#sweep-detail").inner_text()
         assert "of 100,000" in page.locator("#sweep-table .count").inner_text()
         assert "shades count" in page.locator("#front-scope").inner_text()
-        for name in ("predicted_ns", "efficiency", "point", "b0"):
+        for name in ("time_ns", "efficiency", "point", "b0"):
             some = "filter((_, row) => row % 97 === 0).map((value) => value === null ? NaN : value)"
             held = np.array(page.evaluate(f"AT.sweep.open(AT.data).column('{name}').values.{some}"), float)
             values = as_numbers(table.columns[name])
-            rounded = round_to(values, 6) if name in ("predicted_ns", "efficiency") else values
+            rounded = round_to(values, 6) if name in ("time_ns", "efficiency") else values
             np.testing.assert_array_equal(held, rounded[::97])
 
 

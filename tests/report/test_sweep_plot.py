@@ -48,7 +48,7 @@ def table(collectives=("all-reduce",), sizes=SIZES, seeds=(1, 2, 3), costs=(100.
                                 "size_bytes": size,
                                 "synthesizer": synthesizer,
                                 "seed": seed,
-                                "predicted_ns": time,
+                                "time_ns": time,
                                 "efficiency": time and 2000 / time,
                                 "bus_bandwidth_gbps": time and size / time,
                                 "made_by": None if refused else synthesizer,
@@ -143,7 +143,7 @@ def test_cells_of_a_heat_map_are_the_best_of_their_points():
     assert "best over seed, cost (up to 6 points each)" in note_of(figure)
 
 
-@pytest.mark.parametrize(("value", "best"), [("efficiency", np.nanmax), ("predicted_ns", np.nanmin)])
+@pytest.mark.parametrize(("value", "best"), [("efficiency", np.nanmax), ("time_ns", np.nanmin)])
 def test_bright_is_better_in_a_heat_map(value, best):
     made = table(sizes=SIZES[1:3])
     figure = drawn(draw_sweep, made, choose(made, "heatmap", x="seed", y="synthesizer", value=value))
@@ -160,7 +160,7 @@ def test_the_front_is_what_nothing_beats():
     assert len(figure.axes) == 2
     for axes, size in zip(figure.axes, SIZES, strict=False):
         scale = {"collective time (ns)": 1, "collective time (µs)": 1e3}[axes.get_ylabel()]
-        points = [(r["cost"], r["predicted_ns"]) for r in rows_of(made) if r["size_bytes"] == size and r["predicted_ns"]]
+        points = [(r["cost"], r["time_ns"]) for r in rows_of(made) if r["size_bytes"] == size and r["time_ns"]]
         (line,) = axes.get_lines()
         found = [(x, round(y * scale)) for x, y in zip(line.get_xdata(), line.get_ydata(), strict=True)]
         assert found == sorted({points[place] for place in naive_front(points)})
@@ -189,7 +189,7 @@ def test_what_suits_a_sweep_is_drawn_by_default():
     made = table()
     assert (choose(made).kind, choose(made).x, choose(made).by) == ("lines", "size_bytes", "synthesizer")
     costs = table(sizes=SIZES[:1])
-    assert (choose(costs).kind, choose(costs).x, choose(costs).y) == ("pareto", "cost", "predicted_ns")
+    assert (choose(costs).kind, choose(costs).x, choose(costs).y) == ("pareto", "cost", "time_ns")
     seeds = table(sizes=SIZES[:1], costs=(1.0,))
     assert (choose(seeds).kind, choose(seeds).x, choose(seeds).y) == ("heatmap", "seed", "synthesizer")
     assert choose(made, "heatmap").value == "bus_bandwidth_gbps"
@@ -226,8 +226,8 @@ def test_sweeps_in_which_nothing_varies_or_nothing_came_out():
     one = SweepColumns("one", (), {name: values[:1] for name, values in made.columns.items()})
     with pytest.raises(ConfigError, match="no axis of the sweep varies"):
         choose(one)
-    empty = SweepColumns("empty", made.axes, made.columns | {"predicted_ns": [None] * made.num_rows})
-    with pytest.raises(ConfigError, match="column predicted_ns is empty in all 3 points"):
+    empty = SweepColumns("empty", made.axes, made.columns | {"time_ns": [None] * made.num_rows})
+    with pytest.raises(ConfigError, match="column time_ns is empty in all 3 points"):
         draw_sweep(empty, choose(empty, "lines", x="synthesizer"))
 
 

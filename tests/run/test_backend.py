@@ -22,11 +22,11 @@ from astra_tacos.run.backend import (
     BACKENDS,
     CONGESTION_AWARE,
     CONGESTION_UNAWARE,
-    CUT_THROUGH,
     MODELS,
     STOCK,
+    binaries_for,
     choose_backend,
-    default_backend,
+    stock_backend,
 )
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
@@ -43,20 +43,20 @@ GRAPH = NetworkConfig("graph.yml", (), (LinkSpec(0, 1, 50.0, 500.0), LinkSpec(1,
 
 
 def test_every_backend_has_its_network_model():
-    assert set(NETWORK_MODELS) == {*MODELS.values(), CUT_THROUGH}
+    assert set(NETWORK_MODELS) == set(MODELS.values())
     for backend in NETWORK_MODELS:
         assert pickle.loads(pickle.dumps(backend)) == backend
         assert bool(len(NETWORK_MODELS[backend](network("Ring 4")).link_src)) is backend.models_congestion
 
 
-def test_default():
-    assert default_backend(None) is default_backend(GRAPH) is default_backend(network("Ring 4")) is CONGESTION_AWARE
-    assert default_backend(network("Ring 4", "Switch 2")) is CONGESTION_UNAWARE
-    assert choose_backend(None, GRAPH) is CONGESTION_AWARE
+def test_the_clock_has_queues_whatever_stock_astra_sim_has():
+    assert stock_backend(None) is stock_backend(GRAPH) is stock_backend(network("Ring 4")) is CONGESTION_AWARE
+    assert stock_backend(network("Ring 4", "Switch 2")) is CONGESTION_UNAWARE
+    assert choose_backend(None) is CONGESTION_AWARE
     for name, backend in MODELS.items():
-        assert choose_backend(name, GRAPH) is choose_backend(backend, GRAPH) is backend
+        assert choose_backend(name) is choose_backend(backend) is backend
     with pytest.raises(ConfigError, match="backend: found 'ns3', expected congestion-aware or congestion-unaware or packet"):
-        choose_backend("ns3", GRAPH)
+        choose_backend("ns3")
 
 
 @given(st.lists(st.tuples(st.sampled_from(BLOCKS), st.integers(2, 5)), min_size=1, max_size=3))
@@ -69,6 +69,16 @@ def test_stock_astra_sim_runs_what_no_reason_speaks_against(blocks):
     assert (CONGESTION_UNAWARE.exact_to(net) == STOCK) is not has_mesh
     judge = None if has_mesh or small_ring else f"ASTRA-sim's branch {CONGESTION_AWARE.branch}" if several else STOCK
     assert CONGESTION_AWARE.exact_to(net) == judge
+
+
+def test_which_programs_run_a_network():
+    def names(net):
+        return [(binary.backend.name, binary.branch is None) for binary in binaries_for(net)]
+
+    assert names(network("Ring 4")) == [("congestion-aware", True), ("congestion-unaware", True)]
+    assert names(network("Ring 2")) == [("congestion-unaware", True)]
+    assert names(network("Ring 4", "Switch 2")) == [("congestion-unaware", True), ("congestion-aware", False)]
+    assert names(GRAPH) == names(network("Mesh 4")) == []
 
 
 def test_nothing_judges_links_of_their_own():
@@ -86,24 +96,16 @@ def test_a_binary_is_known_by_its_name():
 
 LISTED = "astra_tacos:\n  links: links.csv\n"
 SWITCH = "topology: [Switch]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"
+OVERRIDE = "astra_tacos:\n  link_overrides:\n    - {src: 0, dst: 1, bandwidth: 25}\n"
 TORUS = "topology: [Ring, Ring]\nnpus_count: [2, 2]\nbandwidth: [50, 50]\nlatency: [500, 500]\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "backend"),
-    [
-        (LISTED, CONGESTION_AWARE),
-        (TORUS, CONGESTION_UNAWARE),
-        (
-            TORUS.replace("Ring, Ring", "Switch").replace("2, 2", "4").replace("50, 50", "50").replace("500, 500", "500"),
-            CONGESTION_AWARE,
-        ),
-        (TORUS + "astra_tacos:\n  link_overrides:\n    - {src: 0, dst: 1, bandwidth: 25}\n", None),
-        (TORUS + "astra_tacos:\n  failed_links: [[0, 1]]\n", CONGESTION_UNAWARE),
-    ],
+    "text",
+    [LISTED, TORUS, SWITCH, TORUS + OVERRIDE, TORUS + "astra_tacos:\n  failed_links: [[0, 1]]\n"],
 )
-def test_all_commands_take_the_same_networks_by_default(tmp_path, text, backend):
-    """None: no command takes it without another backend."""
+def test_all_commands_have_one_clock(tmp_path, text):
+    """It has queues; `lint` judges stock ASTRA-sim instead."""
     ranks = [[comp(0, us=3), coll(1, [0], size=1 << 16)] for _ in range(4)]
     inputs = written(tmp_path, RunFiles(ranks=ranks, system="all-reduce-implementation: [oneRing]"))
     pairs = [(src, dst) for src in range(4) for dst in range(4) if src != dst]
@@ -112,14 +114,9 @@ def test_all_commands_take_the_same_networks_by_default(tmp_path, text, backend)
     options = ["--workload", inputs.workload, "--system", inputs.system, "--network", inputs.network, "--json"]
     done = CliRunner().invoke(replay, [str(option) for option in options])
     run = read_run(RunInputs(inputs.workload, inputs.system, inputs.network))
-    report = lint(RunInputs(inputs.workload, inputs.system, inputs.network))
-    if backend is None:
-        for refused in (lambda: replay_run(run), lambda: planned(inputs, tmp_path / "plan")):
-            with pytest.raises(ConfigError, match="link_overrides is beyond the congestion-unaware backend"):
-                refused()
-        assert isinstance(done.exception, ConfigError)
-        return
     assert done.exit_code == 0, done.output
     result, _ = planned(inputs, tmp_path / "plan")
-    assert json.loads(done.stdout)["backend"] == result.backend.name
-    assert replay_run(run).backend is result.backend is report.backend is default_backend(read_network(inputs.network)) is backend
+    assert json.loads(done.stdout)["backend"] == result.clock.name
+    assert replay_run(run).backend is result.clock is CONGESTION_AWARE
+    report = lint(RunInputs(inputs.workload, inputs.system, inputs.network))
+    assert report.backend is stock_backend(read_network(inputs.network))

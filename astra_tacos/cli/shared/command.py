@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -31,6 +32,12 @@ _RARE = {
 _TYPED = "astra_tacos.typed"
 _MOST_SHOWN = 11
 """Of a command with no more options, `--help` shows all."""
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`did you mean all-reduce? ` for a name that is near one of some others, else ""."""
+    near = difflib.get_close_matches(name.lower(), names, 1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 class Command(click.Command):

@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from astra_tacos.cli.shared.console import echo, print_table
-from astra_tacos.report.compare_rows import IMPOSSIBLE_NATIVE, NATIVE, CompareRow, best_bound_ns
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.report.compare_rows import NATIVE, CompareRow, best_bound_ns
+from astra_tacos.report.table import no_bound_text
+from astra_tacos.support.units import format_size, format_time, ratio_text
 
 if TYPE_CHECKING:
     from astra_tacos.solver.devices_that_add import OffloadRow, ServerRow
 
 _NO_RESULT = "-"
-_NATIVES = (NATIVE, IMPOSSIBLE_NATIVE)
 _MOST_COLUMNS = 4
 """Synthesizers that are shown: what fits into 100 columns beside the size, native and the bound."""
 _OFFLOAD_HEADER = ("NPUs", "size", "hosts", "network", "gain", "bound, hosts", "bound, network", "gain of bounds")
 _SERVERS_HEADER = ("variant", "servers", "theory", "programme", "bound", "scheduled", "time", "over all-reduce")
 
 
-def print_comparison(rows: Sequence[CompareRow], *, verbose: bool) -> None:
-    """Sizes down, the fastest synthesizers, native and the bound across: one time a cell, the fastest of a size with a star."""
+def print_comparison(rows: Sequence[CompareRow], clock: str, programs: Collection[str] = (), *, verbose: bool) -> None:
+    """Sizes down, the fastest synthesizers, native and the bound across: one time a cell, the fastest of a size with a star.
+
+    Parameters
+    ----------
+    rows
+        All rows.
+    clock
+        The network model of their times.
+    programs
+        Columns that are shown in any case, with the reason where there is no time.
+    verbose
+        Whether all columns and all notes are shown.
+    """
     by_size, bounds, first = _by_size(rows), best_bound_ns(rows), rows[0]
-    names = _columns(by_size, None if verbose else _MOST_COLUMNS)
+    names = _columns(by_size, None if verbose else _MOST_COLUMNS, programs)
     cells = [
         (
             format_size(size),
@@ -33,29 +45,35 @@ def print_comparison(rows: Sequence[CompareRow], *, verbose: bool) -> None:
         )
         for size, results in by_size.items()
     ]
-    title = f"{first.collective} on {first.network}: {first.topology}, {first.num_npus:,} NPUs"
+    title = f"{first.collective} on {first.network}: {first.topology}, {first.num_npus:,} NPUs; times on {clock}"
     print_table(title, ("size", *names, "bound"), cells)
     echo("\n* the fastest of a size")
+    if not bounds and any(row.time_ns is not None for row in rows):
+        echo(no_bound_text(clock))
     hidden = len({row.synthesizer for row in rows}) - len(names)
     if verbose:
         for note in _notes(rows):
             echo(note)
-    elif hidden:
+        return
+    for note in _refusals([row for row in rows if row.synthesizer in programs]):
+        echo(note)
+    if hidden:
         what = "algorithm" if hidden == 1 else "algorithms"
         echo(f"{hidden} more {what}: --verbose shows them and all notes; --csv and --json have all figures")
 
 
-def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None) -> list[str]:
-    """Names of the columns: those whose times are nearest to the fastest of a size first, then native ones."""
+def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None, programs: Collection[str]) -> list[str]:
+    """Names of the columns: those whose times are nearest to the fastest of a size first, then native."""
     behind: dict[str, float] = {}
     for results in by_size.values():
         least = min((row.time_ns for row in results.values() if row.time_ns), default=1)
         for name, row in results.items():
             ratio = row.time_ns / least if row.time_ns else math.inf
             behind[name] = min(behind.get(name, math.inf), ratio)
-    made = sorted((name for name in behind if name not in _NATIVES), key=lambda name: behind[name])
-    shown = [name for name in made if most is None or behind[name] < math.inf][:most]
-    return [*shown, *(name for name in behind if name == NATIVE or (most is None and name in _NATIVES))]
+    made = sorted((name for name in behind if name != NATIVE), key=lambda name: behind[name])
+    able = [name for name in made if most is None or behind[name] < math.inf][:most]
+    shown = [name for name in made if name in able or name in programs]
+    return [*shown, *(name for name in behind if name == NATIVE)]
 
 
 def _cell(row: CompareRow | None) -> str:
@@ -71,30 +89,8 @@ def _by_size(rows: Iterable[CompareRow]) -> dict[int, dict[str, CompareRow]]:
     return by_size
 
 
-def _judge_notes(size: str, rows: Sequence[CompareRow]) -> Iterable[str]:
-    """Where another schedule than the fastest is the fastest under congestion, and what there is to say of the fastest."""
-    best = next((row for row in rows if row.is_best), None)
-    timed = [row for row in rows if row.congested_ns is not None and row.synthesizer != IMPOSSIBLE_NATIVE]
-    fastest = min(timed, key=lambda row: row.congested_ns or 0, default=None)
-    if best is not None and best.congested_ns is not None and fastest is not None:
-        time_ns = fastest.congested_ns or 0
-        if time_ns < best.congested_ns:
-            yield f"{size}: under congestion {fastest.synthesizer} is the fastest, {format_time(time_ns)}"
-    if best is not None and best.judge_notes and best.synthesizer not in _NATIVES:
-        yield f"{size}: {best.judge_notes}"
-
-
-def _notes(rows: Iterable[CompareRow]) -> list[str]:
-    """Why there are gaps: each reason once, with the sizes if it does not hold for all."""
-    from astra_tacos.bounds.certificate import below_bound
-
-    rows = list(rows)
-    sizes: dict[str, list[int]] = {}
-    reasons: dict[tuple[str, str], list[int]] = {}
-    for row in rows:
-        sizes.setdefault(row.synthesizer, []).append(row.size_bytes)
-        if row.refusal:
-            reasons.setdefault((row.synthesizer, row.refusal), []).append(row.size_bytes)
+def _notes(rows: Sequence[CompareRow]) -> list[str]:
+    """What the reader of the times should know, and why there are gaps."""
     notes = []
     cut_off = dict.fromkeys(row.synthesizer for row in rows if row.cut_off_by_budget)
     if cut_off:
@@ -102,22 +98,24 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
     late = dict.fromkeys(row.synthesizer for row in rows if row.cut_off_by_time_limit)
     if late:
         notes.append(f"cut off by --time-limit, so that the result depends on the machine: {', '.join(late)}")
-    for size, results in _by_size(rows).items():
-        notes += _judge_notes(format_size(size), list(results.values()))
-        notes += [
-            f"{format_size(size)}: {row.synthesizer}: {row.judge_notes}"
-            for row in results.values()
-            if row.synthesizer in _NATIVES and row.judge_notes
-        ]
-    if any(row.time_ns is not None and row.efficiency is None and row.synthesizer not in _NATIVES for row in rows):
-        notes.append("some times are below the bound, because ASTRA-sim truncates the time of such small chunks")
     for row in rows:
-        less = (
-            ""
-            if row.time_ns is None or row.bound_ns is None or row.efficiency is None
-            else below_bound(row.time_ns, row.bound_ns)
-        )
-        notes += [f"{format_size(row.size_bytes)}: {row.synthesizer}: {less}"] if less else []
+        where = f"{format_size(row.size_bytes)}: {row.synthesizer}"
+        if row.notes and (row.is_best or row.synthesizer == NATIVE):
+            notes.append(f"{where}: {row.notes}")
+        if row.prints and (row.is_best or row.synthesizer == NATIVE):
+            notes.append(f"{where} prints on {row.prints}")
+    return [*notes, *_refusals(rows)]
+
+
+def _refusals(rows: Iterable[CompareRow]) -> list[str]:
+    """Why there are gaps: each reason once, with the sizes if it does not hold for all."""
+    sizes: dict[str, list[int]] = {}
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        sizes.setdefault(row.synthesizer, []).append(row.size_bytes)
+        if row.refusal:
+            reasons.setdefault((row.synthesizer, row.refusal), []).append(row.size_bytes)
+    notes = []
     for (name, reason), at in reasons.items():
         where = "" if at == sizes[name] else f" at {', '.join(format_size(size) for size in at)}"
         notes.append(f"{_NO_RESULT} {name}{where}: {reason}")
@@ -127,11 +125,11 @@ def _notes(rows: Iterable[CompareRow]) -> list[str]:
 def print_offload(rows: Sequence[OffloadRow], title: str) -> None:
     """NPUs and sizes down: times of both, bounds, and what is gained."""
 
-    def time(value: int | None) -> str:
+    def time(value: float | None) -> str:
         return _NO_RESULT if value is None else format_time(value)
 
-    def gain(value: float | None) -> str:
-        return _NO_RESULT if value is None else f"{value:.2f}"
+    def gain(value: float | None, other: float | None) -> str:
+        return _NO_RESULT if value is None or other is None else ratio_text(value, other)
 
     cells = [
         (
@@ -139,17 +137,14 @@ def print_offload(rows: Sequence[OffloadRow], title: str) -> None:
             format_size(row.size_bytes),
             time(row.host_ns),
             time(row.network_ns),
-            gain(row.gain),
+            gain(row.host_ns, row.network_ns),
             time(row.host_bound_ns),
             time(row.network_bound_ns),
-            gain(row.bound_gain),
+            gain(row.host_bound_ns, row.network_bound_ns),
         )
         for row in rows
     ]
     print_table(title, _OFFLOAD_HEADER, cells)
-    below = sum(row.num_below_bound for row in rows)
-    if below:
-        echo(f"{below} times are less than their bound, as ASTRA-sim truncates the time of each message")
     for row in rows:
         if row.refusal:
             echo(f"{row.npus} NPUs, {format_size(row.size_bytes)}: {row.refusal}")

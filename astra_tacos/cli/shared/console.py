@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from astra_tacos.support.errors import ConfigError, OutputError, ReplayError
+from astra_tacos.support.errors import ConfigError, MissingFileError, OutputError, ReplayError
 from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def points_to_lint() -> Iterator[None]:
     """Errors that come from the files of a run, not from its output, end with where to learn more about them."""
     try:
         yield
-    except OutputError:
+    except (MissingFileError, OutputError):
         raise
     except (ConfigError, ReplayError) as error:
         raise type(error)(f"{error}; {LINT_SAYS_MORE}") from None

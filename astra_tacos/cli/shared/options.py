@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.shared.command import typed_command
+from astra_tacos.cli.shared.command import did_you_mean, typed_command
 from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix, refuse_lockstep
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
@@ -46,6 +46,14 @@ class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generi
             return self._parse(value) if isinstance(value, str) else value
         except ConfigError as error:
             return self.fail(str(error), param, ctx)
+
+
+class OneOf(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """One of some names; of another one, the error names the nearest."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """See `click.Choice`."""
+        return f"{did_you_mean(str(value), map(str, self.choices))}{super().get_invalid_choice_message(value, ctx)}"
 
 
 class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -104,7 +112,8 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in (AUTO, *SYNTHESIZERS):
-            raise ConfigError(f"found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")
+            hint = did_you_mean(name, (AUTO, *SYNTHESIZERS))
+            raise ConfigError(f"{hint}found {name!r}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")
     return names
 
 
@@ -181,11 +190,11 @@ def output_option(text: str, metavar: str = "DIR", parameter: str = "output", **
     return click.option("--output", "-o", parameter, type=PATH, metavar=metavar, help=text, **settings)
 
 
-_DEFAULT_BACKEND = "by default congestion-aware for one dimension and for a list of links, else congestion-unaware."
+_DEFAULT_BACKEND = "by default congestion-aware, on which messages queue on links."
 _PACKET = " packet is ASTRA-sim's ns-3 backend, packet by packet."
 _OF_SCHEDULES = (
-    "Backend of ASTRA-sim to make schedules for, by its link model; by default the one on which stock ASTRA-sim comes closest to "
-    "the prediction. congestion-aware in several dimensions needs a branch of ASTRA-sim."
+    "The clock: the network model of all times, which schedules are made for; by default congestion-aware, on which messages "
+    "queue on links. ASTRA-sim's program for it takes several dimensions on a branch."
 )
 
 

@@ -16,9 +16,11 @@ from astra_tacos.cli.shared.console import (
     print_table,
     with_error,
 )
+from astra_tacos.report.prints import prints_text
 from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
+    from astra_tacos.network.network_config import NetworkConfig
     from astra_tacos.planner.compact.plan import CompactPlan
     from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
     from astra_tacos.planner.place import PlaceResult
@@ -49,7 +51,7 @@ def _print_schedule(result: ScheduleResult) -> None:
     print_rows(
         [
             ("schedule", result.name),
-            ("judged by", f"the embedded replay, {result.backend}, {_WITH[result.collectives]}"),
+            ("on", f"the {result.backend} model, {_WITH[result.collectives]}"),
             *_iteration(result),
             ("end of the run", f"{result.as_is_ns:,} ns (as it is) -> {result.after_ns:,} ns"),
             ("exposed communication", f"up to {result.exposed_as_is_ns:,} ns -> {result.exposed_after_ns:,} ns"),
@@ -70,16 +72,16 @@ def _print_schedule(result: ScheduleResult) -> None:
         print_table(title, ("collective", "before ns", "after ns"), rows)
 
 
-def _files_of_run(output: Path, backend: Backend) -> list[tuple[str, str]]:
-    """Where the files are, and how to run them, if a version of ASTRA-sim has such a network."""
-    start = _start(output, backend)
-    return [("files", str(output)), *([("run", start)] if start else [])]
-
-
-def _start(output: Path, backend: Backend) -> str:
+def _start(output: Path, network: NetworkConfig, clock: Backend) -> str:
     """How to start ASTRA-sim on a written run; "" if no version of it has such a network."""
-    script = output / ("run_astra_sim.sh" if backend.is_analytical else "run_ns3.sh")
-    return f"ASTRA_SIM_BIN=... {shlex.quote(str(script))}" if script.exists() else ""
+    from astra_tacos.export.run_directory import start_command
+
+    script = output / ("run_astra_sim.sh" if clock.is_analytical else "run_ns3.sh")
+    if not script.exists():
+        return ""
+    if clock.is_analytical:
+        return start_command(script, network, clock)
+    return f"ASTRA_SIM_BIN=.../{clock.binary} {shlex.quote(str(script))}"
 
 
 def _measured_rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
@@ -88,49 +90,21 @@ def _measured_rows(measured: dict[str, Any]) -> list[tuple[str, str]]:
     return [(f"ASTRA-sim, {when}", "stalls" if took is None else f"{took:,} cycles") for when, took in cycles.items()]
 
 
-def _print_plan(result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None = None) -> None:
-    """Print what a plan made of a run."""
+def _print_plan(
+    result: PlanResult, output: Path, network: NetworkConfig, measured: dict[str, Any], scheduled: ScheduleResult | None = None
+) -> None:
+    """Print all that there is to say of a plan."""
+    title = f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"
+    print_answer(f"{title}, on the {result.clock} model", _answer_rows(result, scheduled))
     rows = [
-        ("planned", f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"),
-        ("judged by", f"the embedded replay, {result.backend}"),
-    ]
-    if result.placement is not None:
-        rows.append(("placement", result.placement.name))
-    if result.before_ns is None:
-        rows += [
-            ("before", f"does not end: {result.before_reason}"),
-            ("end of the run", f"{result.after_ns:,} ns"),
-            ("exposed communication", f"up to {result.exposed_after_ns:,} ns"),
-        ]
-    else:
-        own = what = "native " + result.baseline if result.baseline else "as it was"
-        own_ns = _own_before_ns(result, scheduled)
-        if scheduled is not None and scheduled.plan_starts_scheduled:
-            what = "scheduled, with its own collectives"
-        elif result.placement is not None and not result.placement.kept_as_is:
-            what = f"placed, {'with its own collectives' if own == 'as it was' else own}"
-        if own_ns is not None:
-            gain = own_ns / max(result.after_ns, 1)
-            rows.append(("in all", f"{own_ns:,} ns ({own}) -> {result.after_ns:,} ns, speed-up {gain:.3f}"))
-        rows += [
-            ("end of the run", f"{result.before_ns:,} ns ({what}) -> {result.after_ns:,} ns"),
-            ("exposed communication", f"up to {result.exposed_before_ns:,} ns -> {result.exposed_after_ns:,} ns"),
-            ("speed-up", f"{result.speed_up:.3f}"),
-        ]
-    rows += [
-        (name, f"not physically possible: {end.impossible}")
-        for name, end in (("the run before", result.before_end), ("the planned run", result.after_end))
-        if end is not None and end.impossible
-    ]
-    rows += [
-        *_native_rows(result),
+        ("native space", f"{result.native.num_replays} tried of: {_space(result)}"),
         *_bound_rows(result),
         _message_row(result),
-        *_judge_rows(result),
         *_measured_rows(measured),
         *(("note", note) for note in result.notes),
     ]
-    print_rows(rows + _files_of_run(output, result.backend))
+    start = _start(output, network, result.clock)
+    print_rows([("", ""), *rows, ("files", str(output)), *([("start", start)] if start else [])])
     header = (
         "collective",
         "members",
@@ -156,60 +130,34 @@ def _print_plan(result: PlanResult, output: Path, measured: dict[str, Any], sche
         echo(f"left as it is: {_which(case)}: {case.reason}")
 
 
-def print_planned(planned: Plan, output: Path, measured: dict[str, Any], *, verbose: bool, error: float | None = None) -> None:
-    """Print what `plan` made: the answer in one screen, or everything.
-
-    `measured` is what ASTRA-sim itself took, `error` what the network file carries.
-    """
-    result, scheduled = planned.result, planned.scheduled
+def print_planned(planned: Plan, output: Path, network: NetworkConfig, measured: dict[str, Any], *, verbose: bool) -> None:
+    """Print what `plan` made: the answer in one screen, or everything; `measured` is what ASTRA-sim itself took."""
+    result, scheduled, error = planned.result, planned.scheduled, network.error
     if result is not None and not verbose:
-        _print_answer(result, output, measured, scheduled, error)
+        _print_answer(result, output, network, measured, scheduled)
         return
     if scheduled is not None:
         _print_schedule(scheduled)
         if result is None:
-            print_rows(_files_of_run(output, scheduled.backend))
+            start = _start(output, network, scheduled.backend)
+            print_rows([("files", str(output)), *([("start", start)] if start else [])])
         else:
             echo("")
     if result is not None:
-        _print_plan(result, output, measured, scheduled)
+        _print_plan(result, output, network, measured, scheduled)
     if error is not None:
         echo(f"times of the network: {plus_or_minus(error)}")
 
 
 def _print_answer(
-    result: PlanResult, output: Path, measured: dict[str, Any], scheduled: ScheduleResult | None, error: float | None
+    result: PlanResult, output: Path, network: NetworkConfig, measured: dict[str, Any], scheduled: ScheduleResult | None
 ) -> None:
     """Print what a plan made of a run, in one screen."""
     title = f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"
-    rows = [("end of the run", f"{result.after_ns:,} ns", _over_before(result, scheduled))]
-    best_ns = result.best_native_ns
-    ratio = result.speed_up_over_best_native
-    if best_ns is not None and ratio is not None:
-        alike = ", in the same schedule" if scheduled is not None and scheduled.plan_starts_scheduled else ""
-        rows.append(("best native", f"{best_ns:,} ns", f"{ratio:.3f} times as long{alike}"))
-    rows += [
-        (
-            "but",
-            f"{judged.native_ns:,} ns",
-            f"takes the best native run on {judged.judge.label}: plan with --backend {judged.judge.backend}",
-        )
-        for judged in result.judged
-        if judged.loses_to_native
-    ]
-    share = "" if result.efficiency is None else f"{result.efficiency:.1%} of the end of the run"
-    rows.append(("at least", f"{result.bound.end_ns:,} ns", share))
-    before = "" if result.exposed_before_ns is None else f"{result.exposed_before_ns:,} ns before"
-    rows.append(("exposed", f"{result.exposed_after_ns:,} ns", before))
-    if result.after_end.impossible:
-        rows.append(("not possible", "", "links cannot carry the run in this time: --verbose says why"))
-    if scheduled is not None:
-        rows.append(("schedule", "", scheduled.name))
-    if result.placement is not None:
-        rows.append(("placement", "", result.placement.name))
+    rows = with_error(_answer_rows(result, scheduled), network.error)
     rows += [(label, cycles, "") for label, cycles in _measured_rows(measured)]
-    files = file_rows(output, _start(output, result.backend))
-    print_answer(f"{title}, judged by {result.backend}", [*with_error(rows, error), *files])
+    files = file_rows(output, _start(output, network, result.clock))
+    print_answer(f"{title}, on the {result.clock} model", [*rows, *files, _next(output, result.clock)])
     header = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
     shown = result.cases[:_MOST_CASES]
     cells = [(row[0], row[2], row[3], row[4], *row[8:]) for row in map(_row, shown)]
@@ -217,105 +165,83 @@ def _print_answer(
     print_notes(result.notes)
 
 
-def print_compact_plan(result: CompactPlan, output: Path, *, verbose: bool) -> None:
+def _next(output: Path, clock: Backend) -> tuple[str, str, str]:
+    """What to do next with a planned run: replay it on its clock."""
+    from astra_tacos.run.backend import choose_backend
+
+    option = "" if clock == choose_backend(None) else f" --backend {clock}"
+    return "next", f"astra-tacos replay {shlex.quote(str(output))}{option}", ""
+
+
+def _answer_rows(result: PlanResult | CompactPlan, scheduled: ScheduleResult | None = None) -> list[tuple[str, ...]]:
+    """The times of a plan on its clock: labels, figures and remarks."""
+    rows: list[tuple[str, ...]] = [("end of the run", f"{result.time_ns:,} ns", result.why_no_gain)]
+    if result.before_ns is None:
+        rows.append(("before", "-", "the run before does not end: --verbose says why"))
+    else:
+        what = f", native {result.baseline}" if result.baseline else ""
+        rows.append(("before", f"{result.before_ns:,} ns", f"{_times(result.before_ns, result)} times as long{what}"))
+    best_ns = result.best_native_ns
+    if best_ns is not None:
+        tried = f"the best of {result.num_tried:,} configurations"
+        rows.append(("best native", f"{best_ns:,} ns", f"{_times(best_ns, result)} times as long, {tried}"))
+        if result.moved_ns is not None:
+            how = "moved in time" if scheduled is not None else "with its ranks placed"
+            chain = f"{best_ns:,} best native -> {result.moved_ns:,} the same collectives, {how} -> {result.time_ns:,}"
+            rows.append(("in steps", "", f"{chain} with synthesized collectives: {_times(best_ns, result)} times"))
+    if result.clock.models_congestion:
+        share = f"{result.bound_ns / max(result.time_ns, 1):.1%} of the end of the run"
+    else:
+        share = "compute and latencies alone: links carry any number of messages on this model, and no network is so fast"
+    rows.append(("at least", f"{result.bound_ns:,} ns", share))
+    before = "" if result.exposed_before_ns is None else f"{result.exposed_before_ns:,} ns before"
+    rows.append(("exposed", f"{result.exposed_ns:,} ns", before))
+    if scheduled is not None:
+        rows.append(("schedule", "", scheduled.name))
+    if result.placement is not None:
+        rows.append(("placement", "", result.placement.name))
+    printed = prints_text([each.to_json() for each in result.prints], result.clock.name)
+    return [*rows, *([("prints", "", printed)] if printed else [])]
+
+
+def _times(other_ns: int, result: PlanResult | CompactPlan) -> str:
+    """How many times as long as the planned run something takes."""
+    return f"{other_ns / max(result.time_ns, 1):.3f}"
+
+
+def print_compact_plan(result: CompactPlan, output: Path, network: NetworkConfig, *, verbose: bool) -> None:
     """Print what a plan made of a compact run."""
-    title = f"{result.num_ranks:,} ranks of {result.num_classes:,} classes, judged by {result.backend}"
-    before, native, bound, after = result.before, result.native, result.bound, result.after.counted_ns
-    gain = "the run before cannot be replayed"
-    if before is not None and result.speed_up is not None:
-        gain = f"{result.speed_up:.3f} times as fast as before ({before.counted_ns:,} ns)"
-    rows = [("end of the run", f"{after:,} ns", gain)]
-    if native is not None and result.speed_up_over_best_native is not None:
-        rows.append(("best native", f"{native.counted_ns:,} ns", f"{result.speed_up_over_best_native:.3f} times as long"))
-        rows.append(("", "", result.native_name))
-    rows.append(("at least", f"{bound.end_ns:,} ns", f"{bound.end_ns / max(after, 1):.1%} of the end of the run"))
-    if bound.in_step_ns is not None:
-        share = f"{bound.in_step_ns / max(after, 1):.1%}, if members of a collective keep in step"
-        rows.append(("in step", f"{bound.in_step_ns:,} ns", share))
-    rows.append(("exposed", f"{result.exposed_ns:,} ns", ""))
-    if result.after.impossible:
-        rows.append(("replayed", f"{result.after.end_ns:,} ns", "without queues, which no network can do"))
-    replay = f"astra-tacos replay {shlex.quote(str(output))} --backend {result.backend}"
-    start = _start(output / "ordinary", result.backend)
-    print_answer(title, [*rows, *file_rows(output, start), ("replay", replay, "")])
+    title = f"{result.num_ranks:,} ranks of {result.num_classes:,} classes, on the {result.clock} model"
+    files = file_rows(output, _start(output / "ordinary", network, result.clock))
+    print_answer(title, [*_answer_rows(result), *files, _next(output, result.clock)])
     header = ("collective", "ranks", "count", "algorithm", "before ns", "after ns", "bound ns")
     shown = result.cases if verbose else result.cases[:_MOST_CASES]
     cells = []
     for case in shown:
         chunks = f", {case['chunks_per_npu']} chunk{'s' * (case['chunks_per_npu'] > 1)}" if case["chunks_per_npu"] else ""
-        each = [case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")]
-        if each[2] is not None and each[1] is not None and each[1] < each[2]:
-            each[2] = None  # a bound of networks with queues, on a judge without
-        times = map(_number, each)
+        times = map(_number, (case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")))
         what = f"{case['collective']} {format_size(case['size_bytes'])}"
         cells.append((what, f"{case['members']:,}", f"{case['count']:,}", f"{case['algorithm']}{chunks}", *times))
     print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
     print_notes(result.notes, verbose=verbose)
 
 
-def _over_before(result: PlanResult, scheduled: ScheduleResult | None) -> str:
-    """How many times as fast as the run before the planned one is."""
-    if result.before_ns is None:
-        return "the run before does not end: --verbose says why"
-    own_ns = _own_before_ns(result, scheduled)
-    before_ns = result.before_ns if own_ns is None else own_ns
-    gain = result.speed_up if own_ns is None else own_ns / max(result.after_ns, 1)
-    what = f", native {result.baseline}" if result.baseline else ""
-    return f"{gain:.3f} times as fast as before ({before_ns:,} ns{what})"
+def _space(result: PlanResult) -> str:
+    from astra_tacos.planner.best_native import SPACE
 
-
-def _own_before_ns(result: PlanResult, scheduled: ScheduleResult | None) -> int | None:
-    """When the run as its files say ends, where the plan began with its ranks or its communication moved; None elsewhere."""
-    if scheduled is not None and scheduled.plan_starts_scheduled:
-        return scheduled.before_ns
-    if result.placement is not None and not result.placement.kept_as_is:
-        return result.placement.before_ns
-    return None
-
-
-def _native_rows(result: PlanResult) -> list[tuple[str, str]]:
-    """The best native configuration, and one that is faster where no network is so fast."""
-    native = result.native
-    searched = f"{native.num_replays} tried" + (", more would take too many messages" if native.was_cut_off else "")
-    rows = []
-    if native.fastest_possible is None:
-        why = native.refusal if native.fastest is None else f"what ends is not physically possible ({searched})"
-        rows.append(("best native", f"none: {why}"))
-    else:
-        name = native.fastest_possible.name
-        where = " where each link carries one message at a time" if native.fastest_possible.end.impossible else ""
-        rows.append(("best native", f"{result.best_native_ns:,} ns{where}: {name} ({searched})"))
-        rows.append(("speed-up over it", f"{result.speed_up_over_best_native:.3f}{_lost_elsewhere(result)}"))
-    if native.fastest is not None and (native.fastest.end.impossible or native.fastest != native.fastest_possible):
-        rows.append(("fastest native", f"{native.fastest.end.end_ns:,} ns: {native.fastest}"))
-    return rows
-
-
-def _lost_elsewhere(result: PlanResult) -> str:
-    """Where messages queue on another judge, and the best native run there is faster than the planned one."""
-    lost = []
-    for judged in result.judged:
-        if judged.loses_to_native and judged.native_ns is not None:
-            speed_up = judged.speed_up_over_native
-            gain = "the planned run does not end" if speed_up is None else f"{speed_up:.3f}"
-            lost.append(f", but {gain} on {judged.judge.label} over the best native run there, {judged.native_ns:,} ns")
-    return "".join(lost)
+    name = f"; the best: {result.native.best.name}" if result.native.best else f"; {result.native.refusal}"
+    return f"{SPACE}{name}"
 
 
 def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
-    """What the run takes at least, and how close the planned one is."""
-    from astra_tacos.bounds.certificate import below_bound
-
-    bound = result.bound
-    share = "less than any network takes" if result.efficiency is None else f"efficiency {result.efficiency:.1%}"
-    less = below_bound(result.counted_ns, bound.end_ns)
-    share += f"; the run takes {less}" if less and result.efficiency is not None else ""
-    rows = [("at least", f"{bound.end_ns:,} ns: {bound.where} ({share})")]
-    if bound.in_step_ns is not None:
-        is_met = bound.in_step_ns <= result.counted_ns
-        share = f"{bound.in_step_ns / max(result.counted_ns, 1):.1%}" if is_met else "this run takes less"
+    """What makes the bound so long, and how close the run is if the members of collectives keep in step."""
+    rows = [("bound", f"{result.bound_ns:,} ns: {result.bound.where}")]
+    in_step_ns = result.bound.in_step_ns
+    if in_step_ns is not None:
+        is_met = in_step_ns <= result.time_ns
+        share = f"{in_step_ns / max(result.time_ns, 1):.1%} of the end of the run" if is_met else "this run takes less"
         what = "the least if the members of collectives begin and end together and nobody relays"
-        rows.append(("in step", f"{bound.in_step_ns:,} ns: {what} ({share})"))
+        rows.append(("in step", f"{in_step_ns:,} ns: {what} ({share})"))
     return rows
 
 
@@ -326,19 +252,6 @@ def _message_row(result: PlanResult) -> tuple[str, str]:
     above = f", above the {counts.limit:,} asked for: no collective takes less" if counts.after > counts.limit else ""
     took = f"about {format_time(counts.after_s * 1e9)} of ASTRA-sim's own time"
     return "messages", f"{before}{counts.after:,} ({took}{above})"
-
-
-def _judge_rows(result: PlanResult) -> list[tuple[str, str]]:
-    """The end of the run on each judge, where they may differ."""
-    from astra_tacos.solver.judges import differ
-
-    if not differ(tuple(judged.judge for judged in result.judged)):
-        return []
-    rows = []
-    for judged in result.judged:
-        times = ("does not end" if time is None else f"{time:,} ns" for time in (judged.before_ns, judged.after_ns))
-        rows.append((judged.judge.label, f"{' -> '.join(times)} ({judged.judge.program})"))
-    return rows
 
 
 def _which(case: CaseFigures) -> str:
@@ -383,7 +296,7 @@ def print_placed(result: PlaceResult, output: Path) -> None:
     rows: list[tuple[str, ...]] = [("end of the run", after, gain or f"before: {before}"), ("placement", "", result.name)]
     rows.append(("axes", "", axes or "none: the groups are no products of axes"))
     rows += [("levels", levels, "outermost first"), ("files", str(output))]
-    print_answer(f"ranks placed, judged by {result.backend}, with the run's own collectives", rows)
+    print_answer(f"ranks placed, on the {result.backend} model, with the run's own collectives", rows)
     shown = [
         (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", _number(each.end_ns))
         for each in result.tried[:_MOST_PLACED]

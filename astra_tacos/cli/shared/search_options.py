@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.console import compile_ahead, progress
-from astra_tacos.cli.shared.options import BUDGET, PATH, AutoOr, Command, Decorator
+from astra_tacos.cli.shared.options import BUDGET, PATH, AutoOr, Command, Decorator, OneOf
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
@@ -38,7 +38,7 @@ class _Option:
 _OPTIONS = {
     "synthesizer": _Option(
         "--synthesizer",
-        type=click.Choice([AUTO, *SYNTHESIZERS]),
+        type=OneOf([AUTO, *SYNTHESIZERS]),
         default=AUTO,
         show_default=True,
         help="auto tries all synthesizers that support the collective; the fastest schedule wins.",
@@ -204,9 +204,9 @@ def collective_options(command: Command, names: Sequence[str] = tuple(COLLECTIVE
         metavar="NPU",
         help="Root of a broadcast, reduce, scatter or gather; by default 0.",
     )(with_collective)
-    return click.option(
-        "--collective", "collective_name", type=click.Choice(list(names)), default="all-reduce", show_default=True
-    )(decorated)
+    return click.option("--collective", "collective_name", type=OneOf(list(names)), default="all-reduce", show_default=True)(
+        decorated
+    )
 
 
 candidate_option = click.option(

@@ -8,7 +8,8 @@
 - *path*: the longest way through the dependencies of ranks and their messages. A collective takes as long at least as what
   has to enter one rank takes over all of its links, if all members do the same, so that they begin at the same time.
 
-Arithmetic is exact (ASTRA-sim truncates delays, so it may print a little less), and reductions take no time.
+Truncated delays are allowed for as in `planner.run_bound`, and reductions take no time. Where links carry any number of messages,
+collectives count for nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import numpy as np
 
 from astra_tacos.bounds.symmetric import dimension_sets
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.planner.run_bound import RunBound, busiest_rank
+from astra_tacos.planner.run_bound import PIECES, RunBound, allowance, busiest_rank
 from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.patterns import TAGS
@@ -34,7 +36,7 @@ _MOST_NODES = 300_000
 """Nodes of the representatives of a run whose paths are followed."""
 
 
-def compact_bound(some: CompactRun, alone_ns: Ints) -> RunBound:
+def compact_bound(some: CompactRun, alone_ns: Ints, clock: Backend) -> RunBound:
     """The bound of a run.
 
     Parameters
@@ -44,6 +46,8 @@ def compact_bound(some: CompactRun, alone_ns: Ints) -> RunBound:
     alone_ns
         int64[num_nodes], what a collective node takes at least if its members begin and end together and nobody relays for them;
         0 where that is not known.
+    clock
+        The network model on which the run ends.
 
     Raises
     ------
@@ -55,15 +59,15 @@ def compact_bound(some: CompactRun, alone_ns: Ints) -> RunBound:
     shapes = shapes_of(some)
     actions = workload_actions(run)
     worst, busy_ns = busiest_rank(run, actions)
-    found = {
-        "compute": (busy_ns, f"the compute of rank {int(lattice.representatives[worst])}"),
-        "crossing": _crossing(some, shapes),
-    }
-    in_step_ns = None
+    found = {"compute": (busy_ns, f"the compute of rank {int(lattice.representatives[worst])}")}
+    if clock.models_congestion:
+        found["crossing"] = _crossing(some, shapes)
+    in_step_ns: int | None = None
     if trace.num_nodes <= _MOST_NODES:
         timed = np.where(actions.is_timed, actions.amount, 0)
-        timed[shapes.rows] = _entering_ns(some, shapes)
+        timed[shapes.rows] = _entering_ns(some, shapes) if clock.models_congestion else 0
         path_ns, in_step_ns = _paths_ns(some, timed, np.maximum(timed, alone_ns))
+        in_step_ns = in_step_ns if clock.models_congestion else None
         found["path"] = path_ns, "the longest way through the dependencies"
     return RunBound.of(found, in_step_ns)
 
@@ -132,15 +136,28 @@ def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> Floats:
     return rates
 
 
+def _kept(some: CompactRun, shapes: CollectiveShapes) -> Floats:
+    """float64[num_rows], what truncation leaves of the time of each collective node (`allowance`)."""
+    pattern, size = some.run.columns.comm_type[shapes.rows], some.run.workload.size_bytes[shapes.rows].astype(np.float64)
+    own = np.where(pattern == CommType.ALL_GATHER, size, size / shapes.members)
+    return allowance(own / PIECES, _fastest(some))
+
+
+def _fastest(some: CompactRun) -> float:
+    """Bytes per ns of the fastest link."""
+    return float(bytes_per_ns(np.array([each.bandwidth_gibps for each in some.run.network.dimensions])).max())
+
+
 def _crossing(some: CompactRun, shapes: CollectiveShapes) -> tuple[int, str]:
     """The longest that the links of some dimensions need for all that has to cross them."""
     run, lattice = some.run, some.lattice
     trace, rates = run.workload, _rates(run.network.dimensions)
     pattern, size = run.columns.comm_type[shapes.rows], trace.size_bytes[shapes.rows].astype(np.float64)
-    members = shapes.members
+    members, kept = shapes.members, _kept(some, shapes)
     sends = np.flatnonzero(trace.kind == NodeType.COMM_SEND)
     src = lattice.representatives[trace.rank[sends]]
     differs = lattice.digits(src) != lattice.digits(trace.peer[sends])
+    sent = trace.size_bytes[sends] * allowance(trace.size_bytes[sends], _fastest(some))
     best = 0, ""
     for chosen in dimension_sets(len(rates)):
         parts = shapes.counts[:, chosen].prod(axis=1)
@@ -150,7 +167,7 @@ def _crossing(some: CompactRun, shapes: CollectiveShapes) -> tuple[int, str]:
             members * size * (1 - 1 / parts),
         )
         # A node is one of as many as its group has members.
-        total = (crossed / members).sum() + trace.size_bytes[sends][differs[list(chosen)].any(axis=0)].sum()
+        total = (kept * crossed / members).sum() + sent[differs[list(chosen)].any(axis=0)].sum()
         time = int(total / (trace.num_ranks * rates[list(chosen)].sum()))
         if time > best[0]:
             which = " and ".join(f"dimension {index}" for index in chosen)
@@ -170,6 +187,7 @@ def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> Ints:
     )
     entering[members < 2] = 0
     latency = min(int(each.latency_ns) for each in run.network.dimensions)
+    entering *= _kept(some, shapes)
     times = (entering / _rates(run.network.dimensions, largest=True).sum()).astype(np.int64) + np.where(entering > 0, latency, 0)
     return np.where(shapes.begins_together, times, 0)
 
@@ -182,7 +200,7 @@ def _paths_ns(some: CompactRun, *durations: Ints) -> list[int]:
     trace, dimensions = some.run.workload, some.run.network.dimensions
     receives, sends = _pairs(some)
     latency = min(int(each.latency_ns) for each in dimensions)
-    rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions])).max())
+    rate = _fastest(some)
     took = (trace.size_bytes[sends] / rate).astype(np.int64) + latency
     waiting = np.concatenate((np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first)), receives))
     first, follower = (each.tolist() for each in group_by(np.concatenate((trace.dep, sends)), waiting, trace.num_nodes))

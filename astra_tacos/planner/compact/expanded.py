@@ -15,7 +15,6 @@ from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.export.run_directory import write_run_script
 from astra_tacos.network.network_config import read_network
 from astra_tacos.planner.run_files import PER_NODE, copy_network
-from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun, read_compact
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.lattice import CompactTrace, Lattice
@@ -32,7 +31,7 @@ _ENDS = {NodeType.COMM_SEND: ("comm_src", "comm_dst"), NodeType.COMM_RECV: ("com
 """The attributes with a message's own rank, and with its peer."""
 
 
-def export_ordinary(some: CompactRun, output: Path, backend: Backend | None = None) -> None:
+def export_ordinary(some: CompactRun, output: Path) -> None:
     """Write the ordinary run of a compact one, as it was read from its directory.
 
     Parameters
@@ -41,8 +40,6 @@ def export_ordinary(some: CompactRun, output: Path, backend: Backend | None = No
         The compact run.
     output
         A directory that does not exist, or is empty.
-    backend
-        The network model that the script runs; None takes the network's default.
 
     Raises
     ------
@@ -52,7 +49,7 @@ def export_ordinary(some: CompactRun, output: Path, backend: Backend | None = No
     check_replaceable(output, "run of astra_tacos", lambda names: not names)
     check_outside(output, (some.run.directory, Path(some.run.network.source)))
     with replaced_directory(output) as folder:
-        write_expanded(some, {}, folder, choose_backend(backend, some.run.network))
+        write_expanded(some, {}, folder)
 
 
 @contextlib.contextmanager
@@ -84,7 +81,7 @@ def expanded(folder: Path, network: Path) -> Iterator[tuple[RunInputs, Callable[
         yield RunInputs.in_folder(output, NAME), source
 
 
-def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folder: Path, backend: Backend) -> None:
+def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folder: Path) -> None:
     """Write a run directory.
 
     Parameters
@@ -95,8 +92,6 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
         Custom collectives whose traces can be made anew, by the prefix of their files: that is faster than copies.
     folder
         An empty directory to write into.
-    backend
-        The network model that the script runs.
 
     Raises
     ------
@@ -121,8 +116,7 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
             shutil.copyfile(source / name, folder / name)
     copy_network(Path(some.run.network.source), folder)
     write_groups(folder, whole.groups.members)
-    needs = backend.needs(len(some.run.network.dimensions))
-    write_run_script(folder, f"{WORKLOAD}/{NAME}", backend, "Runs", needs=needs, has_groups=True)
+    write_run_script(folder, f"{WORKLOAD}/{NAME}", some.run.network, "Runs", has_groups=True)
 
 
 def _write_ranks(

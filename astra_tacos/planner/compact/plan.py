@@ -18,11 +18,11 @@ from astra_tacos.planner.compact.bound import compact_bound
 from astra_tacos.planner.compact.cases import traces_of
 from astra_tacos.planner.compact.expanded import write_expanded
 from astra_tacos.planner.compact.search import Candidate, Search
-from astra_tacos.planner.plan_result import end_in_json
-from astra_tacos.planner.run_bound import RunBound
+from astra_tacos.planner.plan_result import DEPRECATED
+from astra_tacos.planner.run_bound import RunBound, share_kept
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE, copy_network, write_system
 from astra_tacos.replayer.run_replay import replay_classes
-from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.backend import Backend, binaries_for, choose_backend
 from astra_tacos.run.compact_run import CompactRun, read_compact, why_not_compact, write_ranks
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
@@ -30,9 +30,10 @@ from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, RANKS,
 from astra_tacos.run.system import MAX_NODE_ID
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.solver.possibility import RunEnd
-from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.solver.clock import Printed
+from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
+from astra_tacos.support.units import bytes_per_ns
 
 EXPANDED, MOST_EXPANDED = "ordinary", 1024
 """The ordinary run beside a compact one, and the most ranks of such a run."""
@@ -45,57 +46,83 @@ class CompactPlan:
 
     Parameters
     ----------
-    backend
-        The network model that judges.
+    clock, baseline
+        The network model that all times are of, and the native algorithm of the run before, None for the run as it was.
     num_ranks, num_classes
         Ranks, and ranks that stand for all.
-    before, native, after
+    before_ns, best_native_ns, time_ns
         When the run ends as it was, with the best of the native algorithms that treat ranks alike, and as planned.
     native_name
         The best native algorithms, "" if none ends.
+    num_tried
+        How many runs were replayed.
     exposed_before_ns, exposed_ns
         The largest exposed communication of a rank, before and of the planned run.
     bound
         What the run takes at least.
     cases
         A row for each distinct collective.
+    prints
+        What programs of ASTRA-sim print for the planned run, and for the best native one.
     notes
         What could not be replayed, and why.
     """
 
-    backend: Backend
+    clock: Backend
+    baseline: str | None
     num_ranks: int
     num_classes: int
-    before: RunEnd | None
-    native: RunEnd | None
+    before_ns: int | None
+    best_native_ns: int | None
     native_name: str
-    after: RunEnd
+    num_tried: int
+    time_ns: int
     exposed_before_ns: int | None
     exposed_ns: int
     bound: RunBound
     cases: tuple[dict[str, Any], ...]
+    prints: tuple[Printed, ...]
     notes: tuple[str, ...]
+    moved_ns: None = None
+    placement: None = None
+    """As in a `PlanResult`, which may also move ranks and communication."""
+
+    @property
+    def bound_ns(self) -> int:
+        """What the run takes at least."""
+        return self.bound.end_ns
+
+    @property
+    def num_collectives(self) -> int:
+        """Collectives of all ranks."""
+        return sum(case["count"] for case in self.cases)
+
+    @property
+    def why_no_gain(self) -> str:
+        """Why the planned run ends no earlier than the best native one; "" if it does."""
+        is_gain = self.best_native_ns is None or self.time_ns < self.best_native_ns
+        return "" if is_gain else "no gain: native collectives are as fast (the run of `export --format run` may gain)"
 
     @property
     def speed_up(self) -> float | None:
-        """Time before over time after, as both count."""
-        return None if self.before is None else self.before.counted_ns / max(self.after.counted_ns, 1)
+        """The end of the run before over that of the planned one."""
+        return None if self.before_ns is None else self.before_ns / max(self.time_ns, 1)
 
     @property
     def speed_up_over_best_native(self) -> float | None:
-        """The same of the best native run."""
-        return None if self.native is None else self.native.counted_ns / max(self.after.counted_ns, 1)
+        """The end of the best native run over that of the planned one."""
+        return None if self.best_native_ns is None else self.best_native_ns / max(self.time_ns, 1)
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`, with the keys of other plans where they mean the same."""
-        own: dict[str, Any] = {"backend": self.backend.name, "num_ranks": self.num_ranks, "num_classes": self.num_classes}
-        own |= end_in_json("before", self.before) | end_in_json("after", self.after)
-        own |= {"best_native_ns": self.native and self.native.counted_ns}
-        own |= {"best_native": {"name": self.native_name} if self.native_name else None}
+        own: dict[str, Any] = {"backend": self.clock.name, "num_ranks": self.num_ranks, "num_classes": self.num_classes}
+        own |= {"time_ns": self.time_ns, "before_ns": self.before_ns, "best_native_ns": self.best_native_ns}
+        own |= {"best_native": {"name": self.native_name, "end_ns": self.best_native_ns} if self.native_name else None}
         own |= {"speed_up": self.speed_up, "speed_up_over_best_native": self.speed_up_over_best_native}
-        own |= self.bound.to_json() | {"efficiency": efficiency_of(self.after.counted_ns, self.bound.end_ns)}
-        own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_after_ns": self.exposed_ns}
-        own |= {"num_collectives": sum(case["count"] for case in self.cases)}
+        own |= self.bound.to_json() | {"efficiency": efficiency_of(self.time_ns, self.bound_ns)}
+        own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_ns": self.exposed_ns}
+        own |= {"prints": [each.to_json() for each in self.prints], "num_collectives": self.num_collectives}
+        own |= {"after_ns": self.time_ns, "exposed_after_ns": self.exposed_ns, "deprecated": DEPRECATED}
         return own | {"cases": list(self.cases), "notes": list(self.notes)}
 
 
@@ -129,12 +156,12 @@ class PlannedClasses:
         with replaced_directory(output) as target:
             _write(target, folder, network, self)
             again = read_compact(target, read_network(target / NETWORK))
-            outcome = replay_classes(again, self.result.backend)
-            if outcome.end_ns != self.result.after.end_ns:
+            outcome = replay_classes(again, self.result.clock)
+            if outcome.end_ns != self.result.time_ns:
                 raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
             if self.best.some.lattice.num_ranks <= MOST_EXPANDED:
                 (target / EXPANDED).mkdir()
-                write_expanded(again, self.traces, target / EXPANDED, self.result.backend)
+                write_expanded(again, self.traces, target / EXPANDED)
             recording = record_run(again.run, outcome, None if self.before is None else self.before.outcome)
             save_recording(recording, target / REPLAY_FILE)
             write_json(target / PLAN_FILE, self.result.to_json())
@@ -168,7 +195,7 @@ def plan_compact(
     some
         The run.
     backend
-        The network model that judges, or its name; None takes the network's default.
+        The clock: the network model that times all runs, or its name; None takes the one with queues.
     baseline
         Native algorithm of the run before; None takes the run as it is.
     quick
@@ -185,15 +212,14 @@ def plan_compact(
     """
     if why := why_not_compact(some.run):
         raise ConfigError(f"{some.run.network.source}: {why}")
-    model = choose_backend(backend, some.run.network)
+    model = choose_backend(backend)
     search = Search(some, model, baseline, on_progress)
     native = search.best_native(quick)
-    # Also for the other link model: without queues, sends that wait on their links alone count with queues (`RunEnd`), and with
-    # queues, a run may be refused whose events have no one order.
+    # Also for the other link model: a run may be refused whose events have no one order.
     link_models = sorted(LINK_MODELS, key=lambda each: each != model.link_model)
     best = search.choose(native, [search.synthesize(each) for each in link_models])
     if search.before is not None and search.before.is_before(best):
-        search.notes.append(f"keep the run as it is: it ends at {search.before.end.counted_ns:,} ns, before this plan")
+        search.notes.append(f"keep the run as it is: it ends at {search.before.end_ns:,} ns, before this plan")
     traces = traces_of(some.run, search.found, best.schedules)
     return PlannedClasses(_result(search, best, native), best, search.before, traces)
 
@@ -222,29 +248,55 @@ def _result(search: Search, best: Candidate, native: Candidate | None) -> Compac
                 "chunks_per_npu": 0 if schedule is None else schedule.task.chunks_per_npu,
                 "reason": "",
                 "predicted_ns": None if schedule is None else schedule.collective_time_ns,
-                "bound_ns": least[number],
+                "bound_ns": _less_truncated(search, number, least[number]),
                 "exact": True,
                 "was_cut_off": False,
                 "spent_before_ns": None if spent_before is None else spent_before[number],
                 "spent_after_ns": spent_after[number],
-                "share": round(spent_after[number] / max(best.outcome.end_ns, 1), 6),
+                "share": round(spent_after[number] / max(best.end_ns, 1), 6),
             }
         )
     configuration = None if native is None else native.configuration
     return CompactPlan(
-        backend=search.backend,
+        clock=search.backend,
+        baseline=search.baseline,
         num_ranks=some.lattice.num_ranks,
         num_classes=some.run.workload.num_ranks,
-        before=None if before is None else before.end,
-        native=None if native is None else native.end,
+        before_ns=None if before is None else before.end_ns,
+        best_native_ns=None if native is None else native.end_ns,
         native_name="" if configuration is None else configuration.describe(found.patterns),
-        after=best.end,
+        num_tried=search.num_done,
+        time_ns=best.end_ns,
         exposed_before_ns=None if before is None else int(before.outcome.exposed_comm_ns.max()),
         exposed_ns=int(best.outcome.exposed_comm_ns.max()),
-        bound=compact_bound(some, alone_ns),
+        bound=compact_bound(some, alone_ns, search.backend),
         cases=tuple(sorted(rows, key=lambda row: -row["spent_after_ns"])),
+        prints=_prints(best, native),
         notes=tuple(search.notes),
     )
+
+
+def _less_truncated(search: Search, number: int, least_ns: int | None) -> int | None:
+    """The bound of a case, less what truncated messages may save; None where links carry any number of messages."""
+    if least_ns is None or not search.backend.models_congestion:
+        return None
+    case, dimensions = search.found.cases[number], search.some.run.network.dimensions
+    rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions])).max())
+    return int(least_ns * share_kept(case.collective, case.size_bytes, case.members, rate))
+
+
+def _prints(best: Candidate, native: Candidate | None) -> tuple[Printed, ...]:
+    """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one."""
+    printed = []
+    for binary in binaries_for(best.some.run.network):
+        ends: list[int | None] = []
+        for candidate in (best, native):
+            try:
+                ends.append(None if candidate is None else candidate.on(binary.backend).end_ns)
+            except AstraTacosError:
+                ends.append(None)  # ranks of a class may differ there
+        printed.append(Printed(binary, *ends))
+    return tuple(printed)
 
 
 def _write(target: Path, source: Path, network: Path, planned: PlannedClasses) -> None:

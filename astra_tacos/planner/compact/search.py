@@ -10,14 +10,13 @@ from astra_tacos.planner.best_native import splits
 from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedules
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import most_spent
-from astra_tacos.replayer.run_replay import Attempt, replay_classes
-from astra_tacos.run.backend import CUT_THROUGH, Backend
+from astra_tacos.replayer.run_replay import replay_classes
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.compact_run import CompactRun, fixed_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.schedule.timing import LinkModel
-from astra_tacos.solver.possibility import RunEnd, end_with_queues
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
@@ -42,7 +41,7 @@ class Candidate:
     some
         The run.
     backend
-        The network model that judges.
+        The clock.
     incomplete
         Why its native collectives move too little; "" if they do not.
     configuration
@@ -59,7 +58,7 @@ class Candidate:
 
     @cached_property
     def outcome(self) -> RunOutcome:
-        """Its replay on the judge.
+        """Its replay on the clock.
 
         Raises
         ------
@@ -68,37 +67,30 @@ class Candidate:
         """
         return replay_classes(self.some, self.backend)
 
-    @cached_property
-    def end(self) -> RunEnd:
-        """When it ends, and where a network can carry it."""
-        end_ns = self.outcome.end_ns
-        if self.incomplete:
-            return RunEnd(end_ns, None, self.incomplete)
-        if self.backend.models_congestion:
-            return RunEnd(end_ns, end_ns)
-        try:
-            queued = Attempt(replay_classes(self.some, CUT_THROUGH))
-        except AstraTacosError as error:
-            queued = Attempt(None, str(error))
-        return end_with_queues(self.some.run, self.backend, end_ns, {CUT_THROUGH: queued})
+    @property
+    def end_ns(self) -> int:
+        """When it ends."""
+        return self.outcome.end_ns
+
+    def on(self, backend: Backend) -> Candidate:
+        """The same run on a network model."""
+        return self if backend == self.backend else replace(self, backend=backend)
 
     def is_before(self, other: Candidate | None) -> bool:
-        """Whether it ends earlier than another, asking of queues only where the judge leaves that open."""
-        if other is None:
-            return True
-        if other.end.possible_ns is not None and self.outcome.end_ns >= other.end.counted_ns:
-            return False
-        return self.end.is_before(other.end)
+        """Whether it is the better one: it ends earlier, or moves all of its data and the other does not."""
+        if other is None or bool(self.incomplete) != bool(other.incomplete):
+            return other is None or not self.incomplete
+        return self.end_ns < other.end_ns
 
 
 class Search:
     """The search of the plan of one run."""
 
     def __init__(self, some: CompactRun, backend: Backend, baseline: str | None, on_progress: Callable[[int, int], None]) -> None:
-        self.some, self.backend, self._on_progress = some, backend, on_progress
+        self.some, self.backend, self.baseline, self._on_progress = some, backend, baseline, on_progress
         self.found = find_cases(some)
         self.notes: list[str] = []
-        self._done = 0
+        self.num_done = 0
         over_all = {case.key for case in self.found.cases if case.members == some.lattice.num_ranks}
         self._in_groups = set(COMM_KEYS) - over_all
         run = some.run if baseline is None else self._alike(baseline).run(some.run)
@@ -115,8 +107,8 @@ class Search:
     ) -> Candidate | None:
         """A run that can be replayed; None if it cannot, with a note."""
         candidate = Candidate(some, self.backend, self._why_incomplete(some.run), configuration, schedules or {})
-        self._done += 1
-        self._on_progress(self._done, max(self._done + 1, 16))
+        self.num_done += 1
+        self._on_progress(self.num_done, max(self.num_done + 1, 16))
         if fixed := fixed_dimensions(some):
             self.notes.append(f"{name} is left out: its collectives treat ranks by their numbers in dimension {fixed[0]}")
             return None
@@ -139,7 +131,8 @@ class Search:
     def best_native(self, quick: bool) -> Candidate | None:
         """The native run that ends first: algorithms for all patterns, then by pattern, then splits."""
         patterns = self.found.patterns
-        best = None if self.before is None or self.before.configuration is None else self.before
+        before = self.before
+        best = None if before is None or before.configuration is None or before.incomplete else before
         tried = set() if best is None else {best.configuration}
 
         def climb(configurations: Iterable[NativeConfiguration]) -> None:
@@ -210,7 +203,7 @@ class Search:
         cases = sorted(set().union(*made))
         spent = None if best is None else self.spent(best)
         for number in cases if len(cases) > 1 else ():
-            if best is not None and (0 if spent is None else spent[number]) < _WORTH * best.outcome.end_ns:
+            if best is not None and (0 if spent is None else spent[number]) < _WORTH * best.end_ns:
                 continue
             for schedule in (None, *(schedules.get(number) for schedules in made)):
                 chosen = {} if best is None else best.schedules

@@ -217,7 +217,7 @@ def divide_endpoint(
     npu, partition
         The NPU, and what communication takes; None for the default NPU, and for a search.
     backend
-        The network model that judges, or its name; None for the network's default.
+        The network model that judges, or its name; None for the one with queues.
     on_progress
         Called with how many partitions were tried, and how many there are.
 
@@ -249,7 +249,7 @@ def divide_endpoint(
                 f"{run.system.source}: no roofline (roofline-enabled 1), expected one for an NPU of another peak performance"
             )
         run = replace(run, system=replace(run.system, peak_perf_tflops=npu.peak_tflops))
-    model = choose_backend(backend, network)
+    model = choose_backend(backend)
     whole = replay_run(run, model)
     traffic = traffic_of(run, whole)
     topology = build_topology(network)
@@ -357,7 +357,7 @@ def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run, model: Backe
                 if is_compute:
                     node.duration_micros = duration_us
         target.write_bytes(encode_messages(head, nodes))
-    write_configurations(folder, inputs, run.groups.members, {}, run.network, model, {})
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, {})
     system = read_json_object(folder / SYSTEM)
     if run.system.roofline_enabled:
         system["peak-perf"] = divided.system.peak_perf_tflops

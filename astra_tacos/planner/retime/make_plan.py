@@ -93,29 +93,31 @@ def _schedule_only(request: PlanRequest, output: Path, on_progress: OnProgress) 
 def _scheduled_plan(request: PlanRequest, output: Path, on_native: OnProgress, on_progress: OnProgress) -> Plan:
     """Schedule the communication of a run, then plan it; also plan the run as it is, and keep what ends first.
 
-    Policies are judged with synthesized collectives, as the plan will have them. The plan's `before` is the scheduled run with
-    its own collectives. `plan.json` has the scheduling in `schedule`, with the end of the run as its files say, and that of its
-    plan.
+    Policies are timed with synthesized collectives, as the plan will have them. `plan.json` has the scheduling in `schedule`. Its
+    `before` and its best native run are those of the run as its files say; `moved_ns` is the best native run moved in time.
     """
     with scratch_directory() as scratch:
         folder = scratch / "scheduled"
         folder.mkdir()
         scheduled = schedule_run(request, folder, SynthesisCache(request.cache), on_progress)
-        chosen = request.inputs if scheduled.is_as_is else planned_inputs(folder, request.inputs)
-        more_figures: dict[str, Any] = {}
-        own = plan(replace(request, inputs=chosen), scratch / "planned", on_native)
-        plans = [(scratch / "planned", own)]
+        as_is = plan(request, scratch / "as_is", on_native)
+        plans = [(scratch / "as_is", as_is)]
         if not scheduled.is_as_is:
-            as_is = plan(request, scratch / "as_is", on_native)
-            plans.append((scratch / "as_is", as_is))
-            more_figures["as_is_planned_ns"] = as_is.after_ns
-            scheduled = replace(scheduled, before_ns=as_is.before_ns, kept_as_is=as_is.after_end.is_before(own.after_end))
+            moved = replace(request, inputs=planned_inputs(folder, request.inputs))
+            own = plan(moved, scratch / "planned", on_native)
+            plans.insert(0, (scratch / "planned", own))
+            scheduled = replace(scheduled, before_ns=as_is.before_ns, kept_as_is=as_is.time_ns < own.time_ns)
             if scheduled.kept_as_is:
                 note = (
-                    f"planned, the run as it is ends at {as_is.after_ns:,} ns, the scheduled one at {own.after_ns:,} ns: "
+                    f"planned, the run as it is ends at {as_is.time_ns:,} ns, the scheduled one at {own.time_ns:,} ns: "
                     "the run as it is was kept"
                 )
                 scheduled = replace(scheduled, notes=(*scheduled.notes, note))
-        for place, _ in plans:
-            add_to_plan(place, "schedule", scheduled.to_json() | more_figures)
-        return Plan(write_fastest(output, plans), scheduled)
+
+        def add(kept: PlanResult, target: Path) -> PlanResult:
+            result = kept.compared_with(as_is)
+            about = scheduled.to_json() | ({} if scheduled.is_as_is else {"as_is_planned_ns": as_is.time_ns})
+            add_to_plan(target, {"schedule": about} | result.to_json())
+            return result
+
+        return Plan(write_fastest(output, plans, add), scheduled)

@@ -177,7 +177,7 @@ def schedule_run(
     workload = find_workload(inputs)
     check_dimensions(workload.run)
     _check_size(workload.run)
-    model = choose_backend(request.backend, workload.run.network)
+    model = choose_backend(request.backend)
     NETWORK_MODELS[model](workload.run.network)
     collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
     before = replay_with(collectives, workload.run, model)
@@ -279,7 +279,7 @@ def _copy(folder: Path, inputs: RunInputs, workload: Workload, model: Backend) -
         raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
     for rank in range(run.workload.num_ranks):
         shutil.copyfile(f"{run.workload.prefix}.{rank}.et", folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et")
-    write_configurations(folder, inputs, run.groups.members, {}, run.network, model, {})
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, {})
 
 
 def _layers(

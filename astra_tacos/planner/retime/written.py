@@ -212,7 +212,7 @@ def write_scheduled(folder: Path, inputs: RunInputs, workload: Workload, source:
         messages = (_message(task, new, source, first_of[rank]) for task in tasks)
         encoded = encode_messages(source.heads[rank], messages)
         (folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et").write_bytes(encoded)
-    write_configurations(folder, inputs, run.groups.members, {}, run.network, backend, {})
+    write_configurations(folder, inputs, run.groups.members, {}, run.network, {})
 
 
 def _ids_by_instance(workload: Workload) -> list[dict[int, int]]:

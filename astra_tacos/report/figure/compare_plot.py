@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from astra_tacos.report.compare_rows import CompareRow, best_bound_ns
-from astra_tacos.report.style import capitalized, legend_columns, look_of, new_figure, shape_text, time_unit
+from astra_tacos.report.compare_rows import NATIVE, CompareRow, best_bound_ns
+from astra_tacos.report.style import capitalized, look_of, new_figure, shape_text, time_unit
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_TICKS = 6
+_MOST_LINES = 6
+_LEGEND_COLUMNS = {"double": 4, "single": 2}
+"""Entries of a legend beside one another that fit, however long the names of synthesizers are."""
 
 
 def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
-    """Draw time and bus bandwidth against size, with the bounds.
+    """Draw time and bus bandwidth against size, with the bounds: native, and of the others those nearest to the fastest.
 
     Parameters
     ----------
@@ -27,13 +30,13 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
     width
         Width of the figure, a key of `WIDTHS`.
     """
-    names = list(dict.fromkeys(row.synthesizer for row in rows))
+    names = _drawn(rows)
     sizes = sorted({row.size_bytes for row in rows})
     is_wide = width == "double"
     figure = new_figure(width, 3.2 if is_wide else 5.8)
     panels: Any = figure.subplots(*((1, 2) if is_wide else (2, 1)), sharex=not is_wide)
     time, bandwidth = panels
-    times = [row.time_ns for row in rows if row.time_ns is not None]
+    times = [row.time_ns for row in rows if row.time_ns is not None and row.synthesizer in names]
     unit, scale = time_unit(min(times, default=1))
     handles: list[Any] = []
     for place, name in enumerate(names):
@@ -46,8 +49,7 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
         values = [(own[size].time_ns, own[size].bus_bandwidth_gbps) if size in own else (None, None) for size in sizes]
         line = time.plot(sizes, [math.nan if ns is None else ns / scale for ns, _ in values], **style)[0]
         bandwidth.plot(sizes, [math.nan if gbps is None else gbps for _, gbps in values], **style)
-        refused = all(ns is None for ns, _ in values)
-        line.set_label(f"{name} (cannot)" if refused else name)
+        line.set_label(name)
         handles.append(line)
     bounds = _bounds(rows)
     if bounds:
@@ -70,15 +72,28 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
     where = f"{shape_text(first.topology)} ({first.num_npus} NPUs)"
     figure.suptitle(f"{capitalized(first.collective)} on{' ' if is_wide else chr(10)}{where}", fontsize=8)
     figure.align_ylabels()
-    figure.legend(handles=handles, loc="outside lower center", ncols=legend_columns(len(handles), width), handlelength=2.4)
+    figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS[width], handlelength=2.4)
     return figure
+
+
+def _drawn(rows: Sequence[CompareRow]) -> list[str]:
+    """Names of the lines, in the order of the rows."""
+    least: dict[int, float] = {}
+    for row in rows:
+        if row.time_ns:
+            least[row.size_bytes] = min(row.time_ns, least.get(row.size_bytes, row.time_ns))
+    behind: dict[str, float] = {}
+    for row in rows:
+        if row.time_ns:
+            ratio = row.time_ns / least[row.size_bytes]
+            behind[row.synthesizer] = min(ratio, behind.get(row.synthesizer, ratio))
+    nearest = sorted(behind, key=lambda name: (name != NATIVE, behind[name]))[:_MOST_LINES]
+    return [name for name in behind if name in nearest]
 
 
 def _bounds(rows: Sequence[CompareRow]) -> dict[int, tuple[float, float]]:
     """The bound in ns and the bus bandwidth in GB/s that it allows, by size in ascending order."""
-    moved = {
-        row.size_bytes: row.bus_bandwidth_gbps * (row.real_ns or 1.0) for row in rows if row.bus_bandwidth_gbps and row.time_ns
-    }
+    moved = {row.size_bytes: row.bus_bandwidth_gbps * row.time_ns for row in rows if row.bus_bandwidth_gbps and row.time_ns}
     return {size: (ns, moved[size] / ns) for size, ns in sorted(best_bound_ns(rows).items()) if ns > 0}
 
 
@@ -94,7 +109,7 @@ def _dress(axes: Axes, sizes: Sequence[int]) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_size(round(value))))
     axes.xaxis.set_minor_formatter(NullFormatter())
     low, high = axes.get_ylim() if axes.get_ylim()[0] > 0 else (1.0, 10.0)  # not positive if all refused
-    is_short = high < 30 * low
+    is_short = high < 100 * low
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_short else (1.0,), numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -13,6 +13,7 @@ import numpy as np
 from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, facts, pairs, render_page, span
 from astra_tacos.report.html.run_bars import path_section, schedule_section
 from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
+from astra_tacos.report.prints import prints_text
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
 from astra_tacos.report.run_report import RESULT_FILE, recorded_collectives
 from astra_tacos.run.recording import REPLAY_FILE, Nodes, RecordedReplay, Recording, load_recording
@@ -103,27 +104,21 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
 
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
-_IMPOSSIBLE = (
-    ("the run before", "before_impossible", "before_ns"),
-    ("the planned run", "after_impossible", "after_ns"),
-)
-"""Keys of plan.json with the reason why no network lets these runs end so early."""
-
 
 def _plan_facts(result: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a plan, from the object in `plan.json`."""
-    before, after = (_counted(result, when) for when in ("before", "after"))
-    assert after is not None  # a plan ends
-    main = _compared(before, after, result["exposed_before_ns"], result)
+    main = _compared(result["before_ns"], result["time_ns"], result["exposed_before_ns"], result)
     main.append(
         ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
     )
+    printed = prints_text(result["prints"], result["backend"])
     kept = [case["reason"] for case in result["cases"] if case["reason"]]
     others = [
-        ("Judged by", f"the embedded replay, {result['backend']}"),
+        ("Network model", result["backend"]),
         ("Before", _before(result)),
-        *((f"Not possible: {run}", f"{result[end]:,} ns: {result[key]}") for run, key, end in _IMPOSSIBLE if result.get(key)),
+        ("At least", f"{result['bound_ns']:,} ns: {result['bound_where']}"),
         *_best_native(result),
+        *((("Prints", printed),) if printed else ()),
         *_common(recording),
         *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
     ]
@@ -132,7 +127,8 @@ def _plan_facts(result: dict[str, Any], recording: Recording) -> str:
 
 def _compared(before: int | None, after: int, was: int | None, result: dict[str, Any]) -> list[tuple[str, str, str]]:
     """A run, and its exposed communication, before (None if it did not end) and after: labels, values and remarks."""
-    now = result["exposed_after_ns"]
+    now = result.get("exposed_ns", result.get("exposed_after_ns"))
+    assert now is not None  # a plan's, or a schedule's
     share = f"{now / max(after, 1):.0%}"
     if before is None or was is None:
         rows = [("End of the run", _change(None, after), f"{after:,} ns")]
@@ -146,19 +142,12 @@ def _compared(before: int | None, after: int, was: int | None, result: dict[str,
     return [*rows, ("Exposed communication", _change(was, now), f"the most of a rank: {share} of the run")]
 
 
-def _counted(result: dict[str, Any], when: str) -> int | None:
-    """When a run ends where a network can carry it; None if it does not end."""
-    possible: int | None = result.get(f"{when}_possible_ns")
-    end: int | None = result[f"{when}_ns"]
-    return end if possible is None else possible
-
-
 def _schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
     """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
     main = _compared(schedule["as_is_ns"], schedule["after_ns"], schedule["exposed_as_is_ns"], schedule)
     others = [
         ("Policies", schedule["policies"]),
-        ("Judged by", f"the embedded replay, {schedule['backend']}"),
+        ("Network model", schedule["backend"]),
         ("Before", "the run as it was, with the same collective algorithms"),
         *_common(recording),
         *((("Notes", "; ".join(schedule["notes"])),) if schedule["notes"] else ()),
@@ -169,11 +158,6 @@ def _schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
 def _before(result: dict[str, Any]) -> str:
     if result["before_ns"] is None:
         return f"the run did not end: {result['before_reason']}"
-    schedule = result.get("schedule")
-    if schedule is not None and schedule["policies"] != "as-is" and not schedule.get("kept_as_is"):
-        end = schedule.get("before_ns")
-        own = "" if end is None else f"; as its files say, it ends at {end:,} ns"
-        return f"the scheduled run, with its own collectives{own}"
     return f"native {result['baseline']} everywhere" if result.get("baseline") else "the run as it was"
 
 
@@ -183,7 +167,10 @@ def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
     if best is None:
         return []
     end = f"{result['best_native_ns']:,} ns: {best['name']}"
-    return [("Best native", f"{end}; this run is {result['speed_up_over_best_native']:.3f}x as fast")]
+    text = f"{end}; {result['speed_up_over_best_native']:.3f} times as long as this run"
+    moved_ns = result.get("moved_ns")
+    moved = [("Best native, moved", f"{moved_ns:,} ns: in the schedule or placement of this run")] if moved_ns is not None else []
+    return [("Best native", text), *moved]
 
 
 def _replay_facts(result: dict[str, Any], recording: Recording) -> str:

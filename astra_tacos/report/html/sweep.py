@@ -18,8 +18,8 @@ from astra_tacos.report.sweep_columns import HIGHER, MEASURES, SweepColumns, as_
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 
-_CRITERIA = ("predicted_ns", "efficiency", "time_cost", "speed_up")
-_BESIDE = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
+_CRITERIA = ("time_ns", "efficiency", "time_cost", "speed_up")
+_BESIDE = ("time_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
 _WRAP = ' class="wrap"'
 _NOTHING = "\u2013"
 _MOST_TASKS = 24
@@ -111,7 +111,7 @@ def best_points(table: SweepColumns, varying: list[str]) -> tuple[list[str], lis
     ties: dict[tuple[tuple[Any, ...], str], int] = {}
     for criterion in _CRITERIA:
         values = table.columns.get(criterion)
-        if values is None or (criterion not in varying and criterion != "predicted_ns"):
+        if values is None or (criterion not in varying and criterion != "time_ns"):
             continue
         sign = -1 if MEASURES[criterion].goal == HIGHER else 1
         for row, value in enumerate(values):
@@ -261,7 +261,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
         Section(
             "front",
             "Pareto front",
-            first + _picture("front") + '<div id="front-list"><h3>Points on the front</h3><div id="front-table"></div></div>',
+            _picture("front") + '<div id="front-list"><h3>Points on the front</h3><div id="front-table"></div></div>',
             "Points for which no other point is better in one of two figures without being worse in the other.",
         ),
         Section("best", "Best points", _best_html(table, varying), "The best point by each figure, of the whole sweep."),
@@ -294,6 +294,9 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             "settings", "Settings", _settings_html(table, constant), "The axes of the sweep, and what all points have in common."
         ),
     ]
+    if any(is_number(table.columns[axis]) for axis in table.axes if axis in varying):  # first against what was swept
+        sections.insert(0, sections.pop([section.id for section in sections].index("lines")))
+    sections[0] = replace(sections[0], html=first + sections[0].html)
     return render_page(title or table.name, f"Sweep of {_statuses_text(table)}", sections, data, _SCRIPTS)
 
 

@@ -127,7 +127,7 @@ def round_to(numbers: Floats, digits: int) -> Floats:
 
 
 JUDGED = (
-    "predicted_ns",
+    "time_ns",
     "cost",
     "time_cost",
     "total_bandwidth_gbps",
@@ -234,7 +234,7 @@ MOST_POINTS = 200_000
 """Largest number of points on a page; with more, browsers become slow."""
 _FEWEST_DIGITS = 4
 _ALWAYS = ("point", "status")
-_FIRST = ("predicted_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost", "total_bandwidth_gbps")
+_FIRST = ("time_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost", "total_bandwidth_gbps")
 _LAST = ("error",)
 _NEVER = ("key",)
 _MOST_TRIES = 8

@@ -9,19 +9,23 @@ from typing import Any
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import Section, escape, facts, pairs, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
+from astra_tacos.report.prints import prints_text
 from astra_tacos.report.style import capitalized, shape_text, time_text
-from astra_tacos.report.table import describe_efficiency, sends_text, synthesis_rows
+from astra_tacos.report.table import native_text, no_bound_text, sends_text, synthesis_rows
+from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_json_object
-from astra_tacos.support.units import format_size
+from astra_tacos.support.units import format_size, rate_text, ratio_text, share_text
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
 _OF_ALL = "of all algorithms and chunkings"
-_NUMBERS = ("predicted_ns", "bound_ns", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
+_NUMBERS = ("time_ns", "predicted_ns", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
 _OTHERS = ("network", "topology", "chunks_per_npu", "root", "num_chunks", "chunk_bytes", "synthesizer", "seed", "link_model")
 _BOUNDS = ("bound", "bound_where", "bounds_ns", "chunked_bound_ns", "chunked_bound", "chunked_bound_where")
-_NEEDED = (*_NUMBERS, *_OTHERS, *_BOUNDS, "efficiency", "optimal", "busiest_link", "idlest_link")
+_NULLABLE = ("bound_ns", "efficiency")
+"""Numbers that are null on a clock on which no bound holds."""
+_NEEDED = (*_NUMBERS, *_NULLABLE, *_OTHERS, *_BOUNDS, "optimal", "busiest_link", "idlest_link")
 """What of a certificate a page shows."""
 
 
@@ -29,13 +33,14 @@ def read_certificate(path: Path, schedule: Schedule) -> dict[str, Any]:
     """The figures in `result.json`, if they are a certificate, and this schedule's."""
     try:
         result = read_json_object(path)
+        result = {"time_ns": result.get("exact_ns", result["predicted_ns"])} | result  # releases before this key
         known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
         known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
         known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_endpoints)]
         wrong = [(name, result[name], value) for name, value in known if result[name] != value]
         missing = [name for name in _NEEDED if name not in result]
         missing += [name for name in _NUMBERS if not isinstance(result.get(name), int | float)]
-        missing += ["efficiency"] * (not isinstance(result.get("efficiency"), int | float | None))
+        missing += [name for name in _NULLABLE if not isinstance(result.get(name), int | float | None)]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path}: not the certificate of a schedule ({' '.join(str(error).split())})") from None
     if missing:
@@ -94,7 +99,7 @@ def synthesis_page(
 
 def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
     """Markup that names a faster algorithm of the comparison; empty if no algorithm is faster."""
-    able = [(row.time_ns, row) for row in comparison if row.time_ns is not None and row.time_ns < result["predicted_ns"]]
+    able = [(row.time_ns, row) for row in comparison if row.time_ns is not None and row.time_ns < result["time_ns"]]
     if not able:
         return ""
     time, best = min(able, key=lambda pair: pair[0])
@@ -106,13 +111,16 @@ def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
 
 
 def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Section:
-    shown_efficiency = "none" if result["efficiency"] is None else f"{result['efficiency']:.1%}"
+    bound = "none" if result["bound_ns"] is None else time_text(result["bound_ns"])
+    about_bound = f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"
+    if result["bound_ns"] is None:
+        about_bound = no_bound_text(result.get("backend", CONGESTION_UNAWARE.name))
     main = [
-        ("predicted time", time_text(result["predicted_ns"]), "from first send to last chunk in place"),
-        ("bound (any algorithm)", time_text(result["bound_ns"]), f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"),
-        ("efficiency", shown_efficiency, describe_efficiency(result)),
-        ("bus bandwidth", f"{result['bus_bandwidth_gbps']:,.1f} GB/s", "as nccl-tests defines it"),
-        ("algorithm bandwidth", f"{result['algorithm_bandwidth_gbps']:,.1f} GB/s", "size / time"),
+        ("time", time_text(result["time_ns"]), f"on {result.get('backend', 'its own links')}"),
+        ("bound (any algorithm)", bound, about_bound),
+        ("efficiency", "none" if result["bound_ns"] is None else share_text(result["bound_ns"], result["time_ns"]), ""),
+        ("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], result['time_ns'])} GB/s", "as nccl-tests defines it"),
+        ("algorithm bandwidth", f"{rate_text(result['algorithm_bandwidth_gbps'], result['time_ns'])} GB/s", "size / time"),
         (
             "checks",
             "verified" if result.get("verified") else "not verified",
@@ -121,23 +129,31 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
             else "written with --no-verify: nothing checked this schedule",
         ),
     ]
-    shown = ("predicted time", "bound (any algorithm)", "efficiency", "bus bandwidth", "algorithm bandwidth")
+    if result.get("best_native_ns") is not None and isinstance(result.get("best_native"), dict):
+        native_ns = result["best_native_ns"]
+        words = f"{ratio_text(native_ns, result['time_ns'])} times as long: {native_text(result)}"
+        main.insert(3, ("best native", time_text(native_ns), words))
+    printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""
+    main += [("prints", "stock ASTRA-sim", printed)] if printed else []
+    shown = ("time", "bound (any algorithm)", "bus bandwidth", "algorithm bandwidth")
     others = [
         (label, value.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for label, value in synthesis_rows(result) if label not in shown
     ]
     html = facts(main) + _faster(result, comparison) + pairs(others)
+    if not result["bounds_ns"]:
+        return Section("certificate", "Certificate", html)
     html += '<h3>All lower bounds</h3><div class="bounds" role="list">'
-    for name, bound in sorted(result["bounds_ns"].items(), key=lambda item: -item[1]):
-        share = bound / max(result["predicted_ns"], 1)
+    for name, each_ns in sorted(result["bounds_ns"].items(), key=lambda item: -item[1]):
+        share = each_ns / max(result["time_ns"], 1e-3)
         binds = " binds" if name == result["bound"] else ""
         html += (
             f'<div class="bound{binds}" role="listitem"><span>{escape(name)}</span><span class="bar">'
             f'<i style="width:{100 * min(share, 1):.2f}%"></i></span>'
-            f"<span>{escape(time_text(bound))} ({share:.1%})</span></div>"
+            f"<span>{escape(time_text(each_ns))} ({share_text(each_ns, result['time_ns'])})</span></div>"
         )
     html += (
         '</div><p class="note">No algorithm is faster than any of these bounds, whatever it cuts the data into; '
-        "the largest counts. Bars are shares of the predicted time.</p>"
+        "the largest counts. Bars are shares of the time.</p>"
     )
     return Section("certificate", "Certificate", html)
 

@@ -14,9 +14,11 @@ from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.replayer.run_replay import replay_run, try_classes
-from astra_tacos.run.backend import CONGESTION_AWARE, Backend
+from astra_tacos.run.backend import CONGESTION_AWARE, Backend, choose_backend
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.run import Run
+from astra_tacos.schedule.timing import least_bytes
+from astra_tacos.solver.clock import timed_for
 from astra_tacos.study.optimizer.model import (
     MESSAGE,
     Demand,
@@ -114,7 +116,7 @@ class Replays(Timer):
 
     def __init__(self, run: Run | CompactRun, shape: Shape, backend: Backend | None) -> None:
         self._run, self._shape = run, shape
-        self._backend = backend or CONGESTION_AWARE
+        self._backend = choose_backend(backend)
         whole = Demand(STEP, 1, shape.sizes, (1,) * shape.num_dimensions)
         self.job = Job(shape.source, (whole,), (Profile(0, shape.num_npus, 0.0, (1,)),))
         self._known: dict[tuple[float, ...], float] = {}
@@ -194,7 +196,8 @@ class Measure(Timer):
     def to_json(self) -> dict[str, Any]:
         """See `Timer.to_json`."""
         timed_by = [self.how(demand) for demand in self.job.demands]
-        own = {"synthesizers": list(self.synthesis.synthesizers), "num_schedules": self.num_schedules}
+        own: dict[str, Any] = {"synthesizers": list(self.synthesis.synthesizers), "num_schedules": self.num_schedules}
+        own |= {"backend": CONGESTION_AWARE.name}
         return own | {"timed_by": timed_by}
 
     def _able(self, pattern: str) -> list[str]:
@@ -209,12 +212,13 @@ class Measure(Timer):
     def _synthesized_ns(self, pattern: str, size_bytes: int, dimensions: tuple[Dimension, ...]) -> float:
         topology = build_topology(NetworkConfig("sub-network", dimensions))
         npus = topology.num_npus
-        options = self.synthesis.options
+        options = timed_for(self.synthesis.options, topology, CONGESTION_AWARE)[0]
         asked = options.chunks_per_npu
         chunks = asked if isinstance(asked, int) else max(1, min(_MOST_CHUNKS, _SENDS // (2 * npus * npus)))
         parts = 1 if pattern == "all-gather" else npus
         size_bytes = max(size_bytes, parts)
-        collective = make_collective(pattern, npus, size_bytes, max(1, min(chunks, size_bytes // parts)))
+        most = size_bytes // (parts * int(least_bytes(topology).max()))  # of more, chunks hold a link for less than 1 ns
+        collective = make_collective(pattern, npus, size_bytes, max(1, min(chunks, most)))
         times, refusals = [], []
         for name in self._able(pattern):
             refusal = SYNTHESIZERS[name].why_not(topology, collective)
@@ -222,7 +226,7 @@ class Measure(Timer):
                 refusals.append(f"{name}: {refusal}")
                 continue
             found = search(topology, collective, replace(options, synthesizer=name, chunks_per_npu=None))
-            times.append(found.schedule.collective_time_ns)
+            times.append(found.exact_ns)
             self.num_schedules += 1
             if self.on_schedule is not None:
                 self.on_schedule(self.num_schedules)

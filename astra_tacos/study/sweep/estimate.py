@@ -9,9 +9,9 @@ from typing import Any
 
 from astra_tacos.collective import cut_into, make_collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.run.backend import MODELS
+from astra_tacos.run.backend import choose_backend
 from astra_tacos.schedule.timing import compute_timing
-from astra_tacos.solver.judges import timed_for
+from astra_tacos.solver.clock import timed_for
 from astra_tacos.study.sweep.guard import Guard
 from astra_tacos.study.sweep.point import KINDS, TIMEOUT, CollectiveTask, Conditions, Point, WorkloadTask, synthesizers_of
 from astra_tacos.study.sweep.run_source import topology_of
@@ -100,8 +100,7 @@ def _search_seconds(topology: Topology, task: CollectiveTask) -> float:
     collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root, topology.endpoints)
     if isinstance(options.chunks_per_npu, int):
         collective = cut_into(collective, options.chunks_per_npu)
-    backend = None if task.backend is None else MODELS[task.backend]
-    model = timed_for(replace(options, link_model="auto"), topology, backend)[1][0]
+    model = timed_for(replace(options, link_model="auto"), topology, choose_backend(task.backend))[1][0]
     cuts, sends = [collective], collective.least_sends
     if options.chooses_chunks and topology.forwarding:
         advised = advise_for_trips(topology, collective.name, collective.size_bytes, model, options.max_sends)

@@ -33,22 +33,23 @@ from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
-from astra_tacos.run.backend import CONGESTION_AWARE, MODELS, Backend, is_packet_level
+from astra_tacos.run.backend import choose_backend, is_packet_level
 from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.run import RANKS, RunInputs
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
-from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.judges import (
-    STOCK_FIGURE,
+from astra_tacos.solver.clock import (
+    bounds_on,
+    check_clock,
     has_equal_delays,
-    has_many_sends,
-    is_symmetric,
     symmetric_tasks,
-    symmetric_times,
+    symmetric_time_ns,
+    time_on,
     timed_for,
 )
-from astra_tacos.solver.robust import search_and_replay
+from astra_tacos.solver.clock_figures import figures_on
+from astra_tacos.solver.many_sends import has_many_sends, is_symmetric
+from astra_tacos.solver.packet_search import order_for_packets, search_and_replay
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.study.sweep.point import (
     BEST_PLACEMENT,
@@ -71,7 +72,7 @@ from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric, is_near_
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
 _FIGURES = {
-    "predicted_ns": "predicted_ns",
+    "time_ns": "time_ns",
     "bound_ns": "bound_ns",
     "bound": "bound",
     "chunked_bound_ns": "chunked_bound_ns",
@@ -89,7 +90,7 @@ _FIGURES = {
 _KEPT = {"synthesis_seconds": "seconds", "link_order": "link order or None"}
 """What a cache keeps with a schedule."""
 _MOST_JUDGED = 1 << 16
-"""Symmetric schedules of more sends are not listed and replayed where their prediction does not speak for all judges."""
+"""Symmetric schedules of more sends are not listed and replayed where the clock has their time."""
 
 
 def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any]:
@@ -107,10 +108,23 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
         return compact
     check = check_schedule if conditions.with_checks else lambda schedule: None
     schedule, order, seconds = _schedule(network, task, (cache, identity), check)
-    certificate = certify(schedule)
-    figures = {column: certificate[name] for column, name in _FIGURES.items()}
-    figures |= judge_schedule(schedule, network, _backend(task), order).times_ns
-    return figures | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
+    clock = choose_backend(task.backend)
+    timed = time_on(schedule, network, clock, order)
+    topology, what = schedule.topology, schedule.collective
+    certificate = certify(schedule, ()) | figures_on(clock, bounds_on(topology, what, clock), topology, what, timed.time_ns)
+    printed = [each for each in timed.prints if each.time_ns is not None]
+    of_last_release = {
+        "stock_ns": next((each.time_ns for each in printed if each.binary.branch is None), None),
+        "congested_ns": next((each.time_ns for each in printed if each.binary.backend.models_congestion), None),
+        "packets_ns": None if timed.level is None else timed.level.time_ns,
+    }
+    return _columns(certificate) | of_last_release | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
+
+
+def _columns(certificate: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a certificate."""
+    columns = {column: certificate[name] for column, name in _FIGURES.items()}
+    return columns | {"predicted_ns": columns["time_ns"]}
 
 
 def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions: Conditions) -> dict[str, Any] | None:
@@ -120,16 +134,16 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
     sends to list.
     """
     options = task.options
-    backend = _backend(task)
+    clock = choose_backend(task.backend)
     if not is_symmetric(network, task.collective, options):
         return None
     is_large = has_many_sends(network, task.collective, options)
-    if is_packet_level(backend) and not is_large:
+    if is_packet_level(clock) and not is_large:
         return None
     begin = time.perf_counter()
     most = None if is_large else options.max_sends
     try:
-        asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, backend)
+        asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, clock)
         schedule = fastest_symmetric(asked, most, options.chooses_chunks)
     except SynthesisError:  # others cut the buffer themselves, or say why they cannot
         if is_large:
@@ -139,19 +153,19 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
     is_listed = schedule.num_sends <= _MOST_JUDGED or (options.synthesizer == AUTO and not is_large)
     if is_listed and not is_near_bound(schedule):
         return None
-    times = symmetric_times(schedule, backend)
-    is_exact = None not in (times[STOCK_FIGURE], times[CONGESTION_AWARE.figure]) and has_equal_delays(schedule.task)
-    if schedule.num_sends <= _MOST_JUDGED and not is_exact:
+    time_ns = symmetric_time_ns(schedule, clock)
+    if schedule.num_sends <= _MOST_JUDGED and (time_ns is None or not has_equal_delays(schedule.task)):
         return None
+    if time_ns is None:
+        if not is_large:
+            return None
+        raise ConfigError(f"backend {clock}: only a replay could time the schedule there, and it has too many sends to replay")
     if conditions.with_checks:
         check_symmetric(schedule)
-    certificate = certify_symmetric(schedule)
-    figures = {column: certificate[name] for column, name in _FIGURES.items()}
-    return figures | times | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
-
-
-def _backend(task: CollectiveTask) -> Backend | None:
-    return None if task.backend is None else MODELS[task.backend]
+    certificate = certify_symmetric(schedule) | {"time_ns": round(time_ns, 3)}
+    if not clock.models_congestion:
+        certificate |= dict.fromkeys(("bound_ns", "bound", "efficiency")) | {"optimal": False}
+    return _columns(certificate) | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
 
 
 def _identity(network: NetworkConfig, task: CollectiveTask) -> dict[str, Any]:
@@ -171,9 +185,11 @@ def _schedule(
     if cached is not None:
         return cached[0], cached[1]["link_order"], float(cached[1]["synthesis_seconds"])
     begin = time.perf_counter()
-    backend = _backend(task)
-    asked = timed_for(task.options, topology, backend)[0]
-    found, order = search_and_replay(backend, network, topology, collective, asked)
+    clock = choose_backend(task.backend)
+    check_clock(topology, network, clock)
+    asked = timed_for(task.options, topology, clock)[0]
+    found, order = search_and_replay(clock, network, topology, collective, asked)
+    order = order_for_packets(found.schedule) if clock.is_analytical else order
     seconds = time.perf_counter() - begin
     check(found.schedule)
     cache.keep(identity, found.schedule, {"synthesis_seconds": seconds, "link_order": order})
@@ -197,15 +213,10 @@ def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Co
         except AstraTacosError as error:
             raise type(error)(str(error).replace(f"{scratch}{os.sep}", "")) from None  # the scratch directory no longer exists
     figures = {
-        "predicted_ns": result.after_ns,
-        **{judged.judge.figure: judged.after_ns for judged in result.judged},
+        **_of_plan(result),
         "verified": True,  # `plan` verifies its schedules and replays the run
-        "before_ns": result.before_ns,
-        "speed_up": result.speed_up,
         "exposed_before_ns": result.exposed_before_ns,
-        "exposed_ns": result.exposed_after_ns,
         "num_collectives": result.num_collectives,
-        "num_cases": len(result.cases),
     }
     if divided is not None:
         part = divided.partition
@@ -221,13 +232,18 @@ def _evaluate_compact(network: NetworkConfig, task: WorkloadTask) -> dict[str, A
     result = plan_compact(
         read_compact(Path(task.workload), network), task.backend, task.baseline, task.options.effort == QUICK
     ).result
+    return {**_of_plan(result), "verified": True}  # `plan_compact` verifies its schedules
+
+
+def _of_plan(result: Any) -> dict[str, Any]:
+    """Columns of the result of a plan, compact or not: all times are of its clock."""
     return {
-        "predicted_ns": result.after.end_ns,
-        "bound_ns": result.bound.end_ns,
-        "bound": result.bound.where,
-        "efficiency": efficiency_of(result.after.counted_ns, result.bound.end_ns),
-        "verified": True,  # `plan_compact` verifies its schedules
-        "before_ns": result.before and result.before.end_ns,
+        "time_ns": result.time_ns,
+        "predicted_ns": result.time_ns,
+        "best_native_ns": result.best_native_ns,
+        "bound_ns": result.bound_ns,
+        "efficiency": efficiency_of(result.time_ns, result.bound_ns),
+        "before_ns": result.before_ns,
         "speed_up": result.speed_up,
         "exposed_ns": result.exposed_ns,
         "num_cases": len(result.cases),
@@ -264,7 +280,7 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
 
     def request_of(inputs: RunInputs) -> PlanRequest:
         asked = task.backend, task.baseline, task.options
-        return PlanRequest(inputs, *asked, cache=_path(conditions.cache), compare_backends=False)
+        return PlanRequest(inputs, *asked, cache=_path(conditions.cache))
 
     divided = None
     if task.endpoint is not None:

@@ -29,6 +29,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO
 
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
+from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.support.installation import package_version
 from astra_tacos.support.records import Keyed
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -40,10 +41,12 @@ FAILED = (ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 GIVEN_UP = "it was given up"
 """Error of a point that was stopped because its sweep ended; another sweep that needs the point computes it again."""
 RESULT_COLUMNS: dict[str, str] = {
-    "predicted_ns": "int",
+    "time_ns": "float",
+    "predicted_ns": "float",
     "stock_ns": "int",
     "congested_ns": "int",
     "packets_ns": "int",
+    "best_native_ns": "float",
     "bound_ns": "int",
     "bound": "str",
     "chunked_bound_ns": "int",
@@ -153,8 +156,10 @@ def fits(value: object, kind: str) -> bool:
     return isinstance(value, bool if kind == "bool" else str)
 
 
-ROW_FORMAT = "astra_tacos sweep 1"
+ROW_FORMAT = "astra_tacos sweep 2"
 """Format of the rows. Whoever changes the meaning of a column changes this text, and thereby every key."""
+OLD_FORMAT = "astra_tacos sweep 1"
+"""Format of rows of the release before, whose times were truncated, and on a model that depended on the network."""
 COLLECTIVE, WORKLOAD = "collective", "workload"
 KINDS = (COLLECTIVE, WORKLOAD)
 BEST_PLACEMENT = "best"
@@ -197,14 +202,14 @@ INPUT_COLUMNS: dict[str, str] = {
 class CollectiveTask:
     """A collective to synthesize, with the options of `astra-tacos synthesize`.
 
-    `backend` is the name of a backend, or None for the default one.
+    `backend` is the name of the clock, resolved: points with equal clocks have equal keys.
     """
 
     collective: str
     root: int | None
     size_bytes: int
     options: SearchOptions
-    backend: str | None = None
+    backend: str = CONGESTION_AWARE.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +219,7 @@ class WorkloadTask:
     Parameters
     ----------
     backend, baseline
-        The arguments of `plan` with these names.
+        The arguments of `plan` with these names; the backend is resolved.
     options
         Options of the searches.
     workload, system, comm_group, remote_memory, directory
@@ -233,7 +238,7 @@ class WorkloadTask:
     comm_group: str | None
     remote_memory: str | None
     directory: str
-    backend: str | None
+    backend: str
     baseline: str | None
     options: SearchOptions
     digest: str

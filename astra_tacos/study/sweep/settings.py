@@ -10,7 +10,7 @@ from typing import Any
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.planner.endpoint.endpoint import EXPECTED, parse_endpoint
-from astra_tacos.run.backend import MODELS
+from astra_tacos.run.backend import CONGESTION_AWARE, MODELS
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.system import NATIVE_ALGORITHMS
 from astra_tacos.schedule.timing import LINK_MODELS
@@ -190,6 +190,6 @@ SETTINGS: dict[str, Setting] = {
     "baseline": Setting(_or_null(_choice(_BASELINES)), "baseline", _NONE),
     "placement": Setting(_or_null(_placement), "placement", _NONE),
     "endpoint": Setting(_or_null(_endpoint), "endpoint", _NONE),
-    "backend": _of(_or_null(_choice(MODELS)), "backend"),
+    "backend": _of(_or_null(_choice(MODELS)), "backend", CONGESTION_AWARE.name, CONGESTION_AWARE.name),
 }
 """Keys of `point` other than `network` and `failed_links`; they are named as the options of the command line."""

@@ -211,7 +211,8 @@ def _check_names(expressions: Iterable[Expression], file: Document) -> None:
         if expression in file.conditions:
             if _COST in expression.names and file.cost_model is None:
                 raise expression.refuse("found cost, expected a cost_model that says it")
-            listed = [*known, *(name for name in DERIVED if name != _COST or file.cost_model is not None)]
+            sizes = [_SIZE_COLUMN] if _SIZE in file.axes.places else []
+            listed = [*known, *sizes, *(name for name in DERIVED if name != _COST or file.cost_model is not None)]
         else:
             listed = known
         for name in sorted(expression.names.difference(listed)):
@@ -223,6 +224,8 @@ def _check_names(expressions: Iterable[Expression], file: Document) -> None:
 
 
 _NOTHING = dict.fromkeys(INPUT_COLUMNS)
+_SIZE, _SIZE_COLUMN = "size", SETTINGS["size"].column
+"""Names of sizes in conditions: that of the key, and that of the column, which `report --where` has."""
 _MOST_NAMES = 8
 
 
@@ -260,7 +263,7 @@ def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
     path
         The sweep file.
     backend
-        Name of the backend of all points; with None the file decides, or else the default of each network.
+        Name of the backend of all points; with None the file decides, or else it is `congestion-aware`.
 
     Raises
     ------
@@ -331,11 +334,11 @@ class _Resolver:
             if isinstance(names[name], (list, tuple)):
                 raise ConfigError(f"{expression.where} {describe(expression.text)} is a list, expected a single value")
         network = None
-        known = names
+        known = names | {_SIZE_COLUMN: names[_SIZE]} if _SIZE in names else names
         for condition in file.conditions:
             if network is None and not condition.names.isdisjoint(DERIVED):
                 network = self.network(part)
-                known = names | network.derived
+                known = known | network.derived
             if not condition.holds(known):
                 self.left_out[condition.text] += 1
                 return None

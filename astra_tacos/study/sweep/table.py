@@ -9,7 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.report.sweep_columns import SweepColumns
-from astra_tacos.study.sweep.point import INPUT_COLUMNS, OK, REFUSED, RESULT_COLUMNS, ROW_FORMAT, STATUSES, Outcome, Point
+from astra_tacos.study.sweep.point import (
+    INPUT_COLUMNS,
+    OK,
+    OLD_FORMAT,
+    REFUSED,
+    RESULT_COLUMNS,
+    ROW_FORMAT,
+    STATUSES,
+    Outcome,
+    Point,
+)
 from astra_tacos.study.sweep.store import TABLE_FILE
 from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import ConfigError
@@ -57,7 +67,7 @@ def table_row(point: Point, outcome: Outcome) -> dict[str, Any]:
     """The row of a point, by column; columns without a value may be missing."""
     row: dict[str, Any] = {"point": point.index, "key": point.key, "status": outcome.status, "error": outcome.error}
     row |= point.inputs | outcome.results
-    time_ns, cost = row.get("predicted_ns"), row.get("cost")
+    time_ns, cost = row.get("time_ns"), row.get("cost")
     if time_ns is not None and cost is not None:  # not stored with the outcome, as the cost is no part of the key
         row["time_cost"] = time_ns / NS_PER_S * cost
     return row
@@ -131,11 +141,14 @@ def read_sweep(directory: Path) -> SweepColumns:
     try:
         table = parquet.read_table(path, partitioning=None)
         about = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)
-        if about["format"] != ROW_FORMAT:
+        if about["format"] not in (ROW_FORMAT, OLD_FORMAT):
             raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")
         if not table.num_rows:
             raise ConfigError(f"{directory}: the sweep has no results yet: run `astra-tacos sweep` again to continue")
-        return SweepColumns(str(about["name"]), tuple(about["axes"]), table.to_pydict())
+        columns = table.to_pydict()
+        if about["format"] == OLD_FORMAT:
+            columns["time_ns"] = columns["predicted_ns"]
+        return SweepColumns(str(about["name"]), tuple(about["axes"]), columns)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(f"{path}: not the table of a sweep ({detail})") from None
@@ -158,11 +171,8 @@ def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[st
         "points": num_points,
         "statuses": {status: counts[status] for status in STATUSES if counts[status]},
     }
-    result["below_bound"] = sum(
-        1 for row in rows if None not in (row.get("predicted_ns"), row.get("bound_ns")) and row["predicted_ns"] < row["bound_ns"]
-    )
     varying = [name for name in axes if len({row.get(name) for row in rows}) > 1]
-    for name, column in (("best_time", "predicted_ns"), ("best_time_cost", "time_cost")):
+    for name, column in (("best_time", "time_ns"), ("best_time_cost", "time_cost")):
         result[name], result[f"{name}_more"] = _best(rows, column, varying)
     messages = Counter((row["status"], row["error"]) for row in rows if row["status"] != OK)
     listed = sorted(messages.items(), key=lambda message: message[0][0] == REFUSED)  # failures first
@@ -181,7 +191,7 @@ def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> t
     for row in ranked:
         firsts.setdefault(tuple(row.get(name) for name in _COMPARABLE), row)
     best = list(firsts.values())[:_MOST_KINDS] if len(firsts) > 1 else ranked[:_BEST]
-    names = ["point", *axes, "predicted_ns", "efficiency", *(["cost", "time_cost"] if column == "time_cost" else [])]
+    names = ["point", *axes, "time_ns", "efficiency", *(["cost", "time_cost"] if column == "time_cost" else [])]
     more = len(firsts) - len(best) if len(firsts) > 1 else 0
     return [{name: row.get(name) for name in names} for row in best], more
 
@@ -212,8 +222,6 @@ def remarks(result: dict[str, Any]) -> Iterator[str]:
         what = "was refused" if errors[0]["status"] == REFUSED else "failed"
         yield f"\nevery point {what}: {errors[0]['error']}"
         return
-    if result["below_bound"]:
-        yield f"\n{result['below_bound']:,} points take less than their bound, as ASTRA-sim truncates the time of each message"
     if errors:
         yield ""
     for each in errors:
@@ -235,6 +243,8 @@ def _text(name: str, value: Any) -> str:
         return format_size(value)
     if name == "efficiency":
         return f"{value:.1%}"
+    if name == "time_ns":
+        return f"{value:,.0f}"
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from astra_tacos.export.run_directory import LOG, SCRIPT, write_run_script
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.planner.run_files import copy_network, own_tables
 from astra_tacos.run.compact_run import fixed_dimensions, read_compact, smallest_period, write_ranks
@@ -40,7 +41,7 @@ MAX_NODES = 50_000_000
 MAX_NODES_OF_RANK = 1_000_000
 RESULT_FILE = "generated.json"
 PREFIX = "workload/w"
-_FILES = {"workload", "classes", RANKS, GROUPS, SYSTEM, MEMORY, NETWORK, RESULT_FILE}
+_FILES = {"workload", "classes", RANKS, GROUPS, SYSTEM, MEMORY, NETWORK, RESULT_FILE, SCRIPT, LOG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ def generate(
     compact: bool = False,
     is_order_free: bool = False,
 ) -> GeneratedRun:
-    """Write `workload/w.<rank>.et`, `{comm_group,system,remote_memory,generated}.json`, and `network.yml` if there is one.
+    """Write `workload/w.<rank>.et`, `{comm_group,system,remote_memory,generated}.json`, and a network and a script if it has one.
 
     Nothing is left behind on failure; a directory that this function wrote before is replaced.
 
@@ -152,6 +153,8 @@ def generate(
             (directory / "workload").mkdir()
             _write_traces(step, groups, columns, [(rank, f"{PREFIX}.{npu}.et") for rank, npu in enumerate(split.npu)], directory)
             write_groups(directory, groups.members)
+            if network is not None and not config.forwarding:
+                write_run_script(directory, PREFIX, config, "Runs", has_groups=True)
         result = _result(step, device, stages, groups) | chosen
         if is_compact:
             result["num_groups"] = _group_counts(step, groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ from astra_tacos.export.candidate import read_candidate
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import read_network
-from astra_tacos.run.backend import Backend
+from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.solver.clock import bounds_on, check_clock, time_on, timed_for
+from astra_tacos.solver.clock_figures import figures_on
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.solver.judgement import judge_schedule
-from astra_tacos.solver.judges import backend_in_use, backend_that_runs, timed_for
+from astra_tacos.solver.native import best_native_time
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -59,16 +61,27 @@ def import_program(
     if topology.num_npus != proven.num_ranks:
         raise ConfigError(f"{path}: has {proven.num_ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
     what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root)
-    _, models, reason = timed_for(options, topology, backend)
+    clock = choose_backend(backend)
+    check_clock(topology, network, clock)
+    _, models, reason = timed_for(options, topology, clock)
     with progress("importing"):
         converted = candidate.schedule(topology, what, models, options.reduce_bandwidth_gbps)
         schedule = converted.schedule
         check_schedule(schedule)
-        in_use = backend_that_runs(schedule, backend_in_use(network, models, backend), backend)
-        judged = judge_schedule(schedule, network, in_use)
-    in_blocks = {"in_thread_blocks_ns": converted.in_blocks_ns, "file": path.name, "digest": candidate.digest}
-    more = {"link_model_reason": reason, "verified": True, **judged.to_json(), **in_blocks}
+        timed = time_on(schedule, network, clock)
+        native = best_native_time(network, what, clock, options.reduce_bandwidth_gbps)
+    printed = dict(native.prints)
+    more = {
+        **figures_on(clock, bounds_on(topology, what, clock), topology, what, timed.time_ns),
+        **native.to_json(),
+        "prints": [replace(each, best_native_ns=printed.get(each.binary)).to_json() for each in timed.prints],
+        "link_model_reason": reason,
+        "verified": True,
+        "in_thread_blocks_ns": converted.in_blocks_ns,
+        "file": path.name,
+        "digest": candidate.digest,
+    }
     with progress("writing"):
-        run = write_run_directory(schedule, output, more, backend=judged.backend, check=False)
-    notes = [*run.notes, *judged.notes, *filter(None, [candidate.note(schedule.collective)])]
+        run = write_run_directory(schedule, output, more, backend=clock, check=False)
+    notes = [*run.notes, *timed.notes, *filter(None, [candidate.note(schedule.collective)])]
     return run.result | {"output": str(run.path), **run.figures, "notes": notes, "command": run.command}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
-from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.backend import Backend, choose_backend, stock_backend
 from astra_tacos.run.groups import group_id, group_members
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
@@ -203,7 +203,7 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
         system = _with_per_node(system, inputs, problems)
     return Inputs(
         directory=inputs.directory,
-        backend=choose_backend(backend, network),
+        backend=stock_backend(network) if backend is None else choose_backend(backend),
         system_path=inputs.system,
         groups_path=given,
         system=system,

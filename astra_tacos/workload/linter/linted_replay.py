@@ -100,7 +100,7 @@ def replay_embedded(
     Parameters
     ----------
     inputs, backend
-        The run, and its network model; None for that of the network.
+        The run, and the network model of the replay; None for the one with queues. `lint` judges stock ASTRA-sim.
     outputs
         What will be written.
     limit
@@ -117,8 +117,8 @@ def replay_embedded(
     """
     with progress("reading"):
         run = read_run(inputs).slowed(slow)
-    model = choose_backend(backend, run.network)
-    return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress, lambda: lint(inputs, model, limit))
+    model = choose_backend(backend)
+    return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress, lambda: lint(inputs, backend, limit))
 
 
 def replay_compact(
@@ -148,7 +148,7 @@ def replay_compact(
     with progress("reading"):
         some = read_compact(folder, network)
         some = replace(some, run=some.run.slowed(slow))
-    model = choose_backend(backend, network)
+    model = choose_backend(backend)
     outcome = None if outputs.timeline else try_classes(some, model)
     if outcome is not None:
         return _replayed(some.run, model, lambda _: outcome, outputs, progress)

@@ -258,8 +258,7 @@ class Draft:
             shutil.copyfile(source, folder / name)
         write_json(folder / MEMORY, self.memory)
         write_groups(folder, self.groups)
-        needs = self.backend.needs(len(self.network.dimensions))
-        write_run_script(folder, f"{WORKLOAD}/{self.name}", self.backend, "Runs", needs=needs, has_groups=True)
+        write_run_script(folder, f"{WORKLOAD}/{self.name}", self.network, "Runs", has_groups=True)
 
     def _write_system(self, folder: Path) -> None:
         """The system JSON and the custom collectives, under names of this directory."""

@@ -9,7 +9,7 @@ from typing import Any
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.planner.run_files import network_tables
-from astra_tacos.run.backend import Backend, choose_backend
+from astra_tacos.run.backend import Backend, choose_backend, stock_backend
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, default_system, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.node_bytes import read_messages, read_metadata
 from astra_tacos.run.trace.reader import MAX_RANKS, load_file, trace_files
@@ -130,7 +130,18 @@ def draft_of(
     custom, per_node = _custom(inputs, system)
     groups, memory = groups | _groups(inputs, defaults), _memory(inputs, defaults)
     return Draft(
-        name, ranks, groups, system, text, network, tables, memory, custom, per_node, choose_backend(backend, network), defaults
+        name,
+        ranks,
+        groups,
+        system,
+        text,
+        network,
+        tables,
+        memory,
+        custom,
+        per_node,
+        stock_backend(network) if backend is None else choose_backend(backend),
+        defaults,
     )
 
 

@@ -24,14 +24,16 @@ FABRICS = (
     replace(NETWORK, reducing=(ReducingDevice(8), ReducingDevice(9, ports=3))),
 )
 TASK = CollectiveTask("all-reduce", None, 1 << 20, SearchOptions("tacos", "auto", threads=1))
-RUN = WorkloadTask("/a/w", "/a/s.json", "/a/g.json", None, "/a", None, None, SearchOptions(trials=4, threads=1), "0" * 64)
+RUN = WorkloadTask(
+    "/a/w", "/a/s.json", "/a/g.json", None, "/a", "congestion-aware", None, SearchOptions(trials=4, threads=1), "0" * 64
+)
 POINT = Point(0, NETWORK, TASK, {"kind": "collective"})
 OTHER = {
     "collective": "broadcast",
     "root": 1,
     "size_bytes": 1,
     "options": SearchOptions("tacos", "auto", seed=5),
-    "backend": "congestion-aware",
+    "backend": "congestion-unaware",
     "baseline": "ring",
     "placement": "tp:1x2,dp:2x2",
     "endpoint": "ace",
@@ -99,7 +101,7 @@ def test_nothing_else_does():
 
 def test_the_key_follows_version_and_format(monkeypatch):
     key = POINT.key
-    monkeypatch.setattr("astra_tacos.study.sweep.point.ROW_FORMAT", "astra_tacos sweep 2")
+    monkeypatch.setattr("astra_tacos.study.sweep.point.ROW_FORMAT", "astra_tacos sweep 0")
     changed = POINT.key
     monkeypatch.undo()
     monkeypatch.setattr("astra_tacos.study.sweep.point.package_version", lambda: "999")

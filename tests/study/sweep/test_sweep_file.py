@@ -54,10 +54,11 @@ def test_every_key_arrives(tmp_path):
 def test_the_command_names_a_backend_for_files_that_name_none(tmp_path):
     plain = sweep(tmp_path).path
     (point,) = read_sweep_file(plain, "congestion-aware").points
-    assert (point.task.backend, point.inputs["backend"]) == ("congestion-aware", "congestion-aware")
     (default,) = read_sweep_file(plain).points
-    assert (default.task.backend, default.inputs["backend"]) == (None, None)
-    assert default.key != point.key
+    for each in (point, default):
+        assert (each.task.backend, each.inputs["backend"]) == ("congestion-aware", "congestion-aware")
+    (other,) = read_sweep_file(plain, "congestion-unaware").points
+    assert default.key == point.key != other.key
     own = sweep(tmp_path, "point: {backend: congestion-unaware}").path
     with pytest.raises(ConfigError, match="has a backend, and so has the command"):
         read_sweep_file(own, "congestion-aware")

@@ -19,7 +19,7 @@ KINDS = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa
 VALUES = ({"b0": 100, "fast": True, "what": 1, "n": 3}, {"b0": 99.5, "fast": False, "what": "two", "n": None})
 POINTS = [replace(collective_point(i, seed=i), inputs={"cost": 5.0, "latency_ns": [1.0, 2.5], **VALUES[i]}) for i in range(2)]
 OUTCOMES = (
-    Outcome("ok", None, {"predicted_ns": 2_000_000_000, "verified": True, "seconds": 0.5}),
+    Outcome("ok", None, {"time_ns": 2_000_000_000.0, "verified": True, "seconds": 0.5}),
     Outcome("refused", "wants a ring", {"seconds": 0.1}),
 )
 
@@ -38,7 +38,7 @@ def test_columns_have_their_types_also_without_values(points, tmp_path):
     assert {field.name: field.type for field in schema} == {name: KINDS[kind] for name, kind in types.items()}
     assert schema.names[:8] == ["point", "key", "status", "error", "b0", "fast", "what", "n"]
     about = json.loads(schema.metadata[b"astra_tacos"])
-    assert (about["format"], about["name"], about["axes"]) == ("astra_tacos sweep 1", "n", ["b0", "fast"])
+    assert (about["format"], about["name"], about["axes"]) == ("astra_tacos sweep 2", "n", ["b0", "fast"])
 
 
 def test_rows_are_read_back(tmp_path):
@@ -47,7 +47,7 @@ def test_rows_are_read_back(tmp_path):
     assert (sweep.name, sweep.axes, sweep.num_rows) == ("n", ("b0", "fast"), 2)
     expected = {"key": [point.key for point in POINTS]} | yaml.safe_load(
         """{point: [0, 1], status: [ok, refused], error: [null, wants a ring], b0: [100.0, 99.5], what: ["1", two],
-        "n": [3, null], latency_ns: [[1.0, 2.5], [1.0, 2.5]], predicted_ns: [2000000000, null],
+        "n": [3, null], latency_ns: [[1.0, 2.5], [1.0, 2.5]], time_ns: [2000000000, null],
         time_cost: [10.0, null], collective: [null, null]}"""
     )
     assert {name: sweep.columns[name] for name in expected} == expected
@@ -74,14 +74,19 @@ def test_what_is_no_table_is_refused(tmp_path):
 
 
 def row(point, time_ns=100, error=None, status="ok", **values):
-    return {"point": point, "status": status, "error": error, "predicted_ns": time_ns, "efficiency": 0.5, **values}
+    return {"point": point, "status": status, "error": error, "time_ns": time_ns, "efficiency": 0.5, **values}
 
 
 def test_axes_that_vary_are_columns_whatever_the_best_have():
     rows = [row(i, 100 if i < 5 else 200, fraction=i // 5 * 0.1, draw=i % 5, kept=1) for i in range(10)]
     header, lines = best_table(summarize(rows, 10, ["fraction", "draw", "kept"])["best_time"])
-    assert header == ("point", "fraction", "draw", "predicted_ns", "efficiency")
+    assert header == ("point", "fraction", "draw", "time_ns", "efficiency")
     assert [line[:3] for line in lines] == [(str(i), "0", str(i)) for i in range(5)]
+
+
+def test_times_are_shown_in_whole_nanoseconds():
+    _, lines = best_table(summarize([row(0, 78625.0), row(1, 1190.732), row(2, 1300)], 3, [])["best_time"])
+    assert [line[1] for line in lines] == ["1,191", "1,300", "78,625"]
 
 
 def test_tasks_beyond_those_shown_are_counted():

@@ -120,6 +120,20 @@ const AT = {
       const digits = Math.ceil(1 - Math.log10(apart / scale));
       return `${AT.format.number(ns / scale, Math.min(9, Math.max(unit === "ns" ? 0 : 2, digits)))} ${unit}`;
     },
+    /** How many times as long one time is as another: the quotient of what is printed for both, as `ratio_text` of units.py. */
+    ratio(ns, otherNs, digits = 2) {
+      const printed = AT.format.shown(ns) / AT.format.shown(otherNs);
+      for (let count = digits; count >= 0; count--) {
+        const text = AT.format.number(printed, count);
+        if (text === AT.format.number(ns / otherNs, count)) return text;
+      }
+      return AT.format.number(printed, digits);
+    },
+    /** The time that `time` prints for a time, in ns. */
+    shown(ns) {
+      const [scale, digits] = ns < 1e4 ? [1, 0] : ns < 1e7 ? [1e3, 2] : ns < 1e10 ? [1e6, 2] : [1e9, 2];
+      return Number((ns / scale).toFixed(digits)) * scale;
+    },
     /** `64 MiB`, `1.50 KiB`. */
     size(bytes) {
       const units = ["B", "KiB", "MiB", "GiB", "TiB"];

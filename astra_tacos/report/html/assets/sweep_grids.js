@@ -103,7 +103,7 @@ Object.assign(AT.sweep, {
       const others = sides.filter((column) => column !== x);
       const y = AT.sweep.chosen(context, "heat", "y", others, order);
       const sized = [x, y].some((column) => column.role === "task");
-      const value = AT.sweep.chosen(context, "heat", "value", figures, sized ? ["efficiency", "bus_bandwidth_gbps", "speed_up", "predicted_ns"] : ["predicted_ns", "efficiency"]) || figures[0];
+      const value = AT.sweep.chosen(context, "heat", "value", figures, sized ? ["efficiency", "bus_bandwidth_gbps", "speed_up", "time_ns"] : ["time_ns", "efficiency"]) || figures[0];
       const how = view.get("heat.how", "best");
       const narrow = AT.sweep.narrowed(context, "heat", rows, AT.sweep.tasks(model).filter((column) => column !== x && column !== y), "all", () => null);
       controls(narrow, x, y, value, how);
@@ -159,7 +159,7 @@ Object.assign(AT.sweep, {
       }
       const numeric = axes.filter((column) => column.type === "number").sort((a, b) => b.distinct.length - a.distinct.length).map(({ name }) => name);
       const x = AT.sweep.chosen(context, "lines", "x", across, ["size_bytes", ...numeric, ...axes.map(({ name }) => name)]);
-      const y = AT.sweep.chosen(context, "lines", "y", figures, x.name === "size_bytes" ? ["bus_bandwidth_gbps", "speed_up", "predicted_ns"] : ["predicted_ns"]) || figures[0];
+      const y = AT.sweep.chosen(context, "lines", "y", figures, x.name === "size_bytes" ? ["bus_bandwidth_gbps", "speed_up", "time_ns"] : ["time_ns"]) || figures[0];
       const groupings = AT.sweep.groupings(model, AT.sweep.mostDistinct).filter((column) => column !== x && column.name !== "status");
       const texts = axes.filter((column) => column.type === "text");
       const by = groupings.length ? AT.sweep.chosen(context, "lines", "by", groupings, ["synthesizer", ...texts.map(({ name }) => name), ...axes.map(({ name }) => name)].filter((name) => name !== x.name)) : null;

@@ -139,7 +139,7 @@ AT.sweep = {
     const finite = (value) => (Number.isFinite(value) ? value : null);
     const bound = model.column("bound_ns");
     const efficiency = model.column("efficiency");
-    if (y.name === "predicted_ns" && bound) return (row) => finite(bound.at(row));
+    if (y.name === "time_ns" && bound) return (row) => finite(bound.at(row));
     if ((y.name === "bus_bandwidth_gbps" || y.name === "algorithm_bandwidth_gbps") && efficiency) {
       return (row) => finite(efficiency.at(row) ? y.at(row) / efficiency.at(row) : null);
     }

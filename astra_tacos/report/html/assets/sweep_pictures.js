@@ -224,7 +224,7 @@ Object.assign(AT.sweep, {
     return { async draw(rows, selected) {
       const lacking = AT.sweep.lacking(model);
       if (lacking) return AT.sweep.leaveOut("front", lacking);
-      const y = AT.sweep.chosen(context, "front", "y", figures, ["predicted_ns"]);
+      const y = AT.sweep.chosen(context, "front", "y", figures, ["time_ns"]);
       const x = AT.sweep.chosen(context, "front", "x", figures.filter((column) => column !== y), rivals.map(({ name }) => name));
       if (!x || !y) return AT.sweep.leaveOut("front", "A front needs a time and another figure to set against it, cost, bandwidth or sends; none varies in this sweep.");
       const groupings = AT.sweep.groupings(model, 10);

@@ -139,23 +139,24 @@ AT.synthesis = {
     const rows = () => [["npu", "time_ns", "share_of_chunks"], ...[...arrivals.curves.map((c) => [`${c.label}: ${c.npu}`, c]), ["all", arrivals.together]].flatMap(([label, c]) => Array.from(c.time, (t, i) => [label, t, c.share[i]]))];
     const line = (at, text, colour, side) => [{ type: "line", x0: at / scale, x1: at / scale, y0: 0, y1: 1, yref: "paper", line: { color: colour, width: 1.5, dash: "dash" } },
       { x: at / scale, y: 0.02, yref: "paper", text, showarrow: false, xanchor: side, yanchor: "bottom", font: { size: 12, color: colour }, bgcolor: "rgba(255,255,255,.8)" }];
-    const marks = [line(bound, "bound of these chunks", "#222222", "right")];
+    const marks = bound === null ? [] : [line(bound, "bound (any algorithm)", "#222222", "right")];
     await AT.chart(element, traces, { xaxis: { title: { text: `time (${unit})` }, rangemode: "tozero" }, yaxis: { title: { text: "share of its chunks" }, tickformat: ".0%", range: [0, 1.03] }, shapes: marks.map((m) => m[0]), annotations: marks.map((m) => m[1]) },
       { name: `${stem}-arrivals`, rows, alt: `Share of chunks held over time. The first NPU has everything after ${AT.format.time(arrivals.finish[0])}, the last after ${AT.format.time(arrivals.finish[1])}.` });
   },
 
-  async bars(element, { comparison, time }, stem) {
+  async bars(element, { comparison }, stem) {
     const { names, times, chunks, bus, sends, bound } = comparison;
     const [scale, unit] = AT.synthesis.unit(Math.max(...times));
+    const time = times[0]; // of this schedule
     const order = names.map((_, i) => i).sort((a, b) => times[a] - times[b]);
     const shown = order.map((i) => AT.plain(names[i]));
     const rows = () => [["algorithm", "time_ns", "times_as_long", "bus_bandwidth_gbps", "chunks_per_npu", "sends"], ...order.map((i) => [names[i], times[i], times[i] / time, bus[i], chunks[i], sends[i]])];
-    const label = (i) => `${AT.format.time(times[i])}${i ? `, ${AT.format.number(times[i] / time, 2)}×` : ""}`;
+    const label = (i) => `${AT.format.time(times[i])}${i ? `, ${AT.format.ratio(times[i], time)}×` : ""}`;
     await AT.chart(element, [{ type: "bar", orientation: "h", y: shown, x: order.map((i) => times[i] / scale), marker: { color: order.map((i) => (i ? "#9db8d2" : "#4477aa")) }, text: order.map(label), textposition: "outside", cliponaxis: false,
       customdata: order.map((i) => [bus[i], chunks[i]]), hovertemplate: "%{y}: %{text}<br>bus bandwidth %{customdata[0]:.1f} GB/s, %{customdata[1]} chunks per NPU<extra></extra>" }],
     { xaxis: { title: { text: `time (${unit})` }, range: [0, (Math.max(...times) / scale) * (element.clientWidth < 560 ? 1.6 : 1.35)] }, yaxis: { autorange: "reversed", ticks: "", showgrid: false }, margin: { t: 30 }, bargap: 0.28,
-      shapes: [{ type: "line", x0: bound / scale, x1: bound / scale, y0: 0, y1: 1, yref: "paper", line: { color: "#222222", width: 1.5, dash: "dash" } }],
-      annotations: [{ x: bound / scale, y: 1, yref: "paper", text: `bound of any number of chunks tried: ${AT.format.time(bound)}`, showarrow: false, yanchor: "bottom", font: { size: 12 } }] },
-    { name: `${stem}-algorithms`, rows, height: 110 + 38 * names.length, alt: `Time of ${names.length} algorithms, the shortest first: ${order.map((i) => `${names[i]} ${AT.format.time(times[i])}`).join(", ")}. Bound of any number of chunks tried: ${AT.format.time(bound)}.` });
+      shapes: bound === null ? [] : [{ type: "line", x0: bound / scale, x1: bound / scale, y0: 0, y1: 1, yref: "paper", line: { color: "#222222", width: 1.5, dash: "dash" } }],
+      annotations: bound === null ? [] : [{ x: bound / scale, y: 1, yref: "paper", text: `bound (any algorithm): ${AT.format.time(bound)}`, showarrow: false, yanchor: "bottom", font: { size: 12 } }] },
+    { name: `${stem}-algorithms`, rows, height: 110 + 38 * names.length, alt: `Time of ${names.length} algorithms, the shortest first: ${order.map((i) => `${names[i]} ${AT.format.time(times[i])}`).join(", ")}.${bound === null ? "" : ` Bound of any algorithm: ${AT.format.time(bound)}.`}` });
   },
 };

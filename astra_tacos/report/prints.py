@@ -1,0 +1,29 @@
+"""What programs of ASTRA-sim print beside the clock of an answer, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from astra_tacos.run.backend import MODELS, STOCK
+
+
+def prints_text(prints: Sequence[dict[str, Any]], clock: str) -> str:
+    """What stock ASTRA-sim prints for a directory and for the best native run, if its model is not the clock; else "".
+
+    Parameters
+    ----------
+    prints
+        The entry `prints` of a result.
+    clock
+        The name of the network model that the times of the result are of.
+    """
+    stock = [each for each in prints if each["from"] == f"stock {STOCK}"]
+    if not stock or any(each["backend"] == clock for each in stock):
+        return ""
+    entry = stock[0]
+    native = entry["best_native_ns"]
+    text = "does not run this" if entry["time_ns"] is None else f"prints {entry['time_ns']:,} ns for this"
+    text += "" if native is None else f" and {native:,} ns for the native run"
+    has_queues = MODELS[entry["backend"]].models_congestion
+    return f"{entry['from']} {text}" + ("" if has_queues else ": its messages do not queue in several dimensions")
