@@ -137,6 +137,7 @@ _PUBLIC = {
         "AstraTacosError": "support.errors",
         "ConfigError": "support.errors",
         "MissingExtraError": "support.errors",
+        "MissingFileError": "support.errors",
         "OutputError": "support.errors",
         "SynthesisError": "support.errors",
         "VerificationError": "support.errors",
