@@ -78,13 +78,18 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path):
 
 
 def test_errors_of_the_run_point_to_lint(tmp_path):
-    """Those of the output do not."""
-    given = f"--workload {tmp_path / 'w'} --system {tmp_path / 'system.json'} --network {tmp_path / 'network.yml'}"
-    for output, has_hint in ((tmp_path / "plan", True), (tmp_path, False)):
-        (tmp_path / "other").touch()
-        result = CliRunner().invoke(plan, f"{given} --output {output}")
+    """Those of the output do not, nor does a file that is not there."""
+    files = RunFiles(ranks=[[comp(0)]] * 4, topology=("Ring",)).write(tmp_path)
+    (tmp_path / "other").touch()
+    hint = "; for details, run `astra-tacos lint` on the same files"
+    for output, system, has_hint in ((tmp_path / "plan", "{", True), (tmp_path, "{", False), (tmp_path / "plan", None, False)):
+        if system is None:
+            files["system"].unlink()
+        else:
+            files["system"].write_text(system)
+        result = CliRunner().invoke(plan, f"{options_of(files)} --output {output}")
         assert isinstance(result.exception, ConfigError)
-        assert str(result.exception).endswith("; for details, run `astra-tacos lint` on the same files") is has_hint
+        assert str(result.exception).endswith(hint) is has_hint
 
 
 def test_a_full_disk_does_not_point_to_lint():
