@@ -8,7 +8,6 @@ from astra_tacos.network.blocks.fully_connected import FULLY_CONNECTED
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import CONGESTION_UNAWARE, Backend, backend_of_model
-from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.errors import ConfigError
 
@@ -83,31 +82,6 @@ def astra_sim_network(topology: Topology, link_model: LinkModel, backend: Backen
     if link_model == "blocking":
         return network
     return replace(network, is_exact=False, note=f"{chosen} has no queues, in which pipelined sends wait: its cycles will differ")
-
-
-def backend_of(schedule: Schedule, backend: Backend | None = None) -> Backend:
-    """The backend to run a schedule's traces on.
-
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    backend
-        The one that was asked for; None for the one for which schedules are timed so.
-    """
-    return backend_of_model(schedule.timing.link_model) if backend is None else backend
-
-
-def stock_network(topology: Topology, link_model: LinkModel, backend: Backend | None = None) -> AstraSimNetwork:
-    """As `astra_sim_network`, but if stock ASTRA-sim does not run that network, one that it does run.
-
-    Parameters
-    ----------
-    topology, link_model, backend
-        As `astra_sim_network` takes them, and what is raised is said there.
-    """
-    network = astra_sim_network(topology, link_model, backend)
-    return network if network.needs is None else astra_sim_network(topology, link_model, CONGESTION_UNAWARE)
 
 
 def _without_queues(topology: Topology, backend: Backend) -> AstraSimNetwork:

@@ -215,13 +215,6 @@ def try_replay(run: Run, backend: Backend, *, route_loads: bool = False) -> Atte
         return Attempt(None, str(error))
 
 
-def replay_once(run: Run, backend: Backend, known: dict[Backend, Attempt]) -> Attempt:
-    """The replay of a run on a backend among those that are known, which gets it if it lacks it."""
-    if backend not in known:
-        known[backend] = try_replay(run, backend)
-    return known[backend]
-
-
 def advance(
     compiled: Compiled,
     state: kernels.Progress,

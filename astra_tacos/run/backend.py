@@ -44,8 +44,6 @@ class Backend:
         The repository of that branch, "" if there is none.
     is_analytical
         Whether a message is one thing that takes links one after another; otherwise it is many packets.
-    time
-        What its times are called, "" for its name.
     """
 
     name: str
@@ -56,15 +54,9 @@ class Backend:
     branch: str | None = None
     branch_source: str = ""
     is_analytical: bool = True
-    time: str = ""
 
     def __str__(self) -> str:
         return self.name
-
-    @property
-    def figure(self) -> str:
-        """What results call the time that something takes on it."""
-        return f"{self.time or self.name.replace('-', '_')}_ns"
 
     def takes_dimensions(self, network: NetworkConfig) -> bool:
         """Whether stock ASTRA-sim takes so many dimensions."""
@@ -120,7 +112,6 @@ CONGESTION_AWARE = Backend(
     most_dimensions=1,
     branch="will/congestion-multidim",
     branch_source="https://github.com/astra-sim/astra-network-analytical",
-    time="congested",
 )
 CONGESTION_UNAWARE = Backend(
     name="congestion-unaware",
@@ -134,7 +125,6 @@ PACKET = Backend(
     link_model="blocking",
     binary="AstraSimNetwork",
     is_analytical=False,
-    time="packets",
 )
 BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE)}
 """ASTRA-sim's analytical backends by name: schedules are made for these."""
