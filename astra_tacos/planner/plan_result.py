@@ -19,7 +19,7 @@ from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.solver.clock import Printed
+from astra_tacos.solver.clock import Printed, beside_native
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.units import bytes_per_ns
 
@@ -258,7 +258,7 @@ class PlanResult:
             native=as_is.native,
             moved_ns=None if self is as_is else self.native.end_ns,
             path_before=as_is.path_before,
-            prints=tuple(replace(each, best_native_ns=native.get(each.binary)) for each in self.prints),
+            prints=beside_native(self.prints, native),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ truncates the time of each message on each link to whole nanoseconds, and `print
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -63,6 +64,11 @@ class Printed:
             "time_ns": self.time_ns,
             "best_native_ns": self.best_native_ns,
         }
+
+
+def beside_native(prints: Iterable[Printed], native: Mapping[Binary, int | None]) -> tuple[Printed, ...]:
+    """The prints of a directory, each with what the same program prints for the best native algorithms, where that is known."""
+    return tuple(replace(each, best_native_ns=native.get(each.binary)) for each in prints)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from astra_tacos.run.backend import Backend, choose_backend, is_packet_level
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, save_symmetric_schedule
-from astra_tacos.solver.clock import Printed, ScheduleTime, symmetric_time_ns
+from astra_tacos.solver.clock import Printed, ScheduleTime, beside_native, symmetric_time_ns
 from astra_tacos.solver.clock_figures import figures_on
 from astra_tacos.solver.first_use import WRITING, compile_ahead
 from astra_tacos.solver.native import BestNativeTime
@@ -188,8 +188,7 @@ class Solution:
     @property
     def prints(self) -> tuple[Printed, ...]:
         """What programs of ASTRA-sim print for the directory, and for the best native algorithms on the network."""
-        native = dict(self.native.prints)
-        return tuple(replace(each, best_native_ns=native.get(each.binary)) for each in self.timed.prints)
+        return beside_native(self.timed.prints, dict(self.native.prints))
 
     @property
     def speed_up_over_native(self) -> float | None:

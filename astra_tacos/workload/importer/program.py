@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import read_network
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.solver.clock import bounds_on, check_clock, time_on, timed_for
+from astra_tacos.solver.clock import beside_native, bounds_on, check_clock, time_on, timed_for
 from astra_tacos.solver.clock_figures import figures_on
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.solver.native import best_native_time
@@ -70,11 +69,10 @@ def import_program(
         check_schedule(schedule)
         timed = time_on(schedule, network, clock)
         native = best_native_time(network, what, clock, options.reduce_bandwidth_gbps)
-    printed = dict(native.prints)
     more = {
         **figures_on(clock, bounds_on(topology, what, clock), topology, what, timed.time_ns),
         **native.to_json(),
-        "prints": [replace(each, best_native_ns=printed.get(each.binary)).to_json() for each in timed.prints],
+        "prints": [each.to_json() for each in beside_native(timed.prints, dict(native.prints))],
         "link_model_reason": reason,
         "verified": True,
         "in_thread_blocks_ns": converted.in_blocks_ns,
