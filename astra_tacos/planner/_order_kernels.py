@@ -92,6 +92,43 @@ def levels(graph: Graph, duration: I64):
     return order[:size], level
 
 
+@kernel
+def chains(order: I64, place: I64, dep_first: I64, dep: I64, first: I64, row: I64):
+    """Of each member of some lists (CSR), how many other members the longest chain of dependencies before it has, and after it.
+
+    A list has rows of one rank, by their place in `order`, in which each row comes after all that it depends on.
+    """
+    before, after = np.zeros(len(row), np.int64), np.zeros(len(row), np.int64)
+    member, depth = np.zeros(len(place), np.int64), np.zeros(len(place), np.int64)
+    for number in range(len(first) - 1):
+        begin, end = first[number], first[number + 1]
+        if end - begin < 2:
+            continue
+        low, high = place[row[begin]], place[row[end - 1]] + 1
+        for slot in range(begin, end):
+            member[row[slot]] = 1
+        for at in range(low, high):
+            depth[order[at]] = 0
+        for at in range(low, high):
+            this = order[at]
+            for slot in range(dep_first[this], dep_first[this + 1]):
+                if dep[slot] >= 0 and place[dep[slot]] >= low:
+                    depth[this] = max(depth[this], depth[dep[slot]] + member[dep[slot]])
+        for slot in range(begin, end):
+            before[slot] = depth[row[slot]]
+        for at in range(low, high):
+            depth[order[at]] = 0
+        for at in range(high - 1, low - 1, -1):
+            this = order[at]
+            for slot in range(dep_first[this], dep_first[this + 1]):
+                if dep[slot] >= 0 and place[dep[slot]] >= low:
+                    depth[dep[slot]] = max(depth[dep[slot]], depth[this] + member[this])
+        for slot in range(begin, end):
+            after[slot] = depth[row[slot]]
+            member[row[slot]] = 0
+    return before, after
+
+
 class Waits(NamedTuple):
     """What the node of each row waits for: its dependencies (CSR, -1 for none), a send (-1 if it is no receive), and its message.
 

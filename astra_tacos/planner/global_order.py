@@ -75,7 +75,44 @@ def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
 
 
 def match_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
-    """Rows of sends and of the matching receives: first come, first served, by tag, ends and size."""
+    """Rows of sends and of the matching receives: first come, first served, by tag, ends and size.
+
+    Ranks issue messages of one kind in their `IssueOrder` here. In a run they may issue them in another order.
+    """
+    sides, kinds = _kinds(trace, issue)
+    sent, received = (kind * (trace.num_nodes + 1) + count_before(kind) for kind in kinds)
+    _, first, second = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
+    return sides[0][first], sides[1][second]
+
+
+def certain_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
+    """Rows of sends and of receives that end no earlier than the message of the send arrives, in whatever order messages meet.
+
+    Of n sends of a kind, one before a chain of m others is the (n - m)-th to be issued at the latest. A receive behind a chain of
+    m others is the (m + 1)-th at the earliest, so the send that meets it is issued no earlier than the first such send.
+    """
+    from astra_tacos.planner import _order_kernels as kernels
+
+    sides, kinds = _kinds(trace, issue)
+    num_kinds = max((int(kind.max(initial=-1)) + 1 for kind in kinds), default=0)
+    listed = []
+    for rows, kind in zip(sides, kinds, strict=True):
+        first, member = group_by(kind, rows, num_kinds)
+        listed.append((first, member, *kernels.chains(issue.order, issue.place, trace.dep_first, trace.dep, first, member)))
+    (first, sends, _, after), (second, receives, before, _) = listed
+    count = np.diff(first)
+    latest = np.repeat(count, count) - 1 - after
+    wide = trace.num_nodes + 1
+    due = np.repeat(np.arange(num_kinds), count) * wide + latest
+    by_turn = np.argsort(due, kind="stable")
+    kind = np.repeat(np.arange(num_kinds), np.diff(second))
+    found = np.searchsorted(due[by_turn], kind * wide + before, side="right") - 1
+    certain = np.flatnonzero((found >= 0) & (found >= first[kind]))
+    return sends[by_turn[found[certain]]], receives[certain]
+
+
+def _kinds(trace: Trace, issue: IssueOrder) -> tuple[list[Ints], list[Ints]]:
+    """The rows of sends, and of receives, in the order of issue; and the number of the tag, ends and size of each."""
     rank, keys = trace.rank, []
     in_turn = issue.order[issue.runs[issue.order]]
     sides = [in_turn[trace.kind[in_turn] == kind] for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
@@ -83,10 +120,7 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
         ends = (trace.peer[rows], rank[rows]) if receives else (rank[rows], trace.peer[rows])
         keys.append((trace.tag[rows] % TAGS, *ends, trace.size_bytes[rows]))
     _, which = row_places(*(np.concatenate(both) for both in zip(*keys, strict=True)))
-    kinds = np.split(which, [len(sides[0])])
-    sent, received = (kind * (trace.num_nodes + 1) + count_before(kind) for kind in kinds)
-    _, first, second = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
-    return sides[0][first], sides[1][second]
+    return sides, np.split(which, [len(sides[0])])
 
 
 def order_instances(

@@ -4,9 +4,9 @@ Three arguments, each of which holds for every run with the same compute and the
 
 - **compute**: a rank computes one node at a time;
 - **cut**: what all collectives and messages together must bring into a set of NPUs, over the bandwidth of the links into it;
-- **path**: the longest way through the dependencies. A member of a collective has its result no earlier than the last member has
-  begun, and no earlier than the links into it can bring what it needs after the first one has begun. The whole collective ends no
-  earlier than its own bound after the first member has begun.
+- **path**: the longest way through the dependencies, and from sends to receives that certainly wait for them. A member of a
+  collective has its result no earlier than the last member has begun, and no earlier than the links into it can bring what it
+  needs after the first one has begun. The whole collective ends no earlier than its own bound after the first member has begun.
 
 A member may be done long before the last one, and NPUs that are no members may relay, so a chain of collectives counts for less
 on a path than their bounds together. If all members of each collective began and ended together, and no others helped them, the
@@ -34,7 +34,7 @@ from astra_tacos.bounds.cut import chosen_sides, describe_side, links_into
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.global_order import match_messages
+from astra_tacos.planner.global_order import certain_messages
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import collective_of_group, largest_bound, least_ns
 from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
@@ -332,9 +332,9 @@ def _path(
 
 
 def _messages(workload: Workload, topology: Topology) -> tuple[Ints, Ints]:
-    """int64[num_nodes]: the row of each receive's send, -1 for other nodes; and what the message takes at least in ns."""
+    """int64[num_nodes]: the row of a send that each receive waits for, -1 for none; and what the message takes at least in ns."""
     trace = workload.run.workload
-    sent, received = match_messages(trace, workload.issue)
+    sent, received = certain_messages(trace, workload.issue)
     fastest = np.zeros(topology.num_devices)
     np.maximum.at(fastest, topology.link_src, topology.link_bandwidth_gibps)
     away = trace.peer[sent] != trace.rank[sent]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain, combinations, permutations, product
 from random import Random
 
 import numpy as np
@@ -148,3 +149,71 @@ def test_a_plan_has_it(tmp_path):
     assert plan["efficiency"] == result.bound.end_ns / result.time_ns > 0.5
     assert plan["bound_ns"] <= plan["in_step_ns"] <= 1.005 * result.time_ns  # which has truncated delays
     assert set(plan["bounds_ns"]) == {"compute", "cut", "path"}
+
+
+def orders_of(rows, deps):
+    """All orders of some nodes of a rank in which each comes after all that it depends on, by way of others as well."""
+
+    def behind(row):
+        return {each for dep in deps[row] for each in (dep, *behind(dep))}
+
+    for order in permutations(rows):
+        if not any(later in behind(earlier) for earlier, later in combinations(order, 2)):
+            yield order
+
+
+def least_end(ranks, took):
+    """The earliest end of a run over all orders in which messages of one kind may meet, None if all of them are circles."""
+    nodes = {(rank, id): rest for rank, listed in enumerate(ranks) for id, *rest in listed}
+    deps = {(rank, id): [(rank, dep) for dep in waits] for (rank, id), (_, waits, _) in nodes.items()}
+    kinds = [[key for key in nodes if key[0] == rank and nodes[key][0] is make] for make in (send, recv) for rank in (0, 1)]
+    ends = []
+    for *sent, first_received, second_received in product(*(list(orders_of(kind, deps)) for kind in kinds)):
+        source = dict(zip(second_received + first_received, sent[0] + sent[1], strict=True))
+        waits = {key: [*deps[key], *([source[key]] if key in source else [])] for key in nodes}
+        end = {}
+        try:
+            for key in TopologicalSorter(waits).static_order():
+                ready = max((end[dep] for dep in deps[key]), default=0)
+                end[key] = max(ready + nodes[key][2] * 1000, end[source[key]] + took if key in source else 0)
+        except CycleError:
+            continue
+        ends.append(max(end.values()))
+    return min(ends, default=None)
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_a_path_holds_in_whatever_order_messages_of_one_kind_meet(seed, tmp_path):
+    source, ranks = Random(seed), []
+    counts = [source.randint(0, 3), source.randint(0, 2)]
+    for rank in (0, 1):
+        made = [send] * counts[rank] + [recv] * counts[1 - rank] + [comp] * source.randint(1, 4)
+        source.shuffle(made)
+        listed = []
+        for id, make in enumerate(made):
+            deps = source.sample(range(id), source.randint(0, min(2, id)))
+            listed.append((id, make, deps, source.randint(1, 40) if make is comp else 0))
+        ranks.append(listed)
+    files = [
+        [make(id, deps, us=us) if make is comp else make(id, 1 - rank, deps, size=SIZE) for id, make, deps, us in listed]
+        for rank, listed in enumerate(ranks)
+    ]
+    bound = bound_of(tmp_path, RunFiles(ranks=files, topology=("Ring",), npus=(2,)))
+    least = least_end(ranks, int(500 + carry_ns(SIZE)))
+    if least is not None:
+        assert bound.parts_ns["path"] <= least
+        if max(counts) <= 1:
+            assert bound.parts_ns["path"] == least
+
+
+def test_messages_in_a_chain_are_certain_and_a_receive_by_itself_waits_for_the_first(tmp_path):
+    """Three sends in a row: receives in a row meet them one by one, receives by themselves wait for the first."""
+    sends = [comp(0, us=10), send(1, 1, [0], size=SIZE), comp(2, [1], us=10), send(3, 1, [2], size=SIZE)]
+    in_a_row = [recv(0, 0, size=SIZE), recv(1, 0, [0], size=SIZE), comp(2, [1], us=5)]
+    alone = [recv(0, 0, size=SIZE), recv(1, 0, size=SIZE), comp(2, [1], us=5)]
+    found = [
+        bound_of(tmp_path / name, RunFiles(ranks=[sends, receives], topology=("Ring",), npus=(2,))).parts_ns["path"]
+        for name, receives in (("row", in_a_row), ("alone", alone))
+    ]
+    took = 500 + carry_ns(SIZE)
+    assert found == [pytest.approx(25_000 + took, abs=1), pytest.approx(15_000 + took, abs=1)]
