@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.network_config import Dimension, network_yaml
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, robust, spread_of, write_calibration
+from astra_tacos.study.calibrator.machine import (
+    CALIBRATION_FILE,
+    Errors,
+    FittedConstant,
+    constants_of,
+    robust,
+    spread_of,
+    write_calibration,
+)
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.own_files import read_own
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 
 FORMAT = "astra_tacos calibration of algorithms on tori 1"
@@ -238,14 +247,19 @@ def calibrate_tori(
     return write_calibration(output, result, files)
 
 
+class _Calibration(msgspec.Struct):
+    """`calibration.json`."""
+
+    constants: dict[str, FittedConstant]
+    fold: Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
 def check_tori(folder: Path, paths: Sequence[Path], where: Mapping[str, str], least_bytes: int) -> dict[str, Any]:
     """Right choices of a calibration on other times: the share of them, by collective and shape, and each."""
-    try:
-        found = json.loads(read_text(folder / CALIBRATION_FILE))
-        constants = {name: float(found["constants"][name]["value"]) for name in _CONSTANTS}
-        model = TorusModel(constants, {}, float(found["fold"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{folder}: no calibration of algorithms on tori, expected what calibrate --output writes") from error
+    path = folder / CALIBRATION_FILE
+    found = read_own(path, _Calibration, "calibrate --output for algorithms on tori")
+    constants = constants_of(path, found.constants, _CONSTANTS)
+    model = TorusModel(constants, {}, found.fold)
     every = [row for path in paths for row in read_named(path, where) if row.size_bytes >= least_bytes]
     rows, why = described(every, constants["wire"])
     made = choices(model, rows) if rows else []
