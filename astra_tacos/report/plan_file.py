@@ -44,7 +44,7 @@ class PlanFile(TypedDict):
     num_collectives: Whole
     time_ns: Whole
     before_ns: Whole | None
-    before_reason: str | None
+    before_reason: NotRequired[str | None]
     exposed_before_ns: Whole | None
     exposed_ns: Whole
     moved_ns: NotRequired[Whole | None]

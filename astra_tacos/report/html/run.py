@@ -158,7 +158,7 @@ def _schedule_facts(schedule: ScheduledRunFile, recording: Recording) -> str:
 
 def _before(result: PlanFile) -> str:
     if result["before_ns"] is None:
-        return f"the run did not end: {result['before_reason']}"
+        return f"the run did not end: {result.get('before_reason')}"
     return f"native {result['baseline']} everywhere" if result.get("baseline") else "the run as it was"
 
 
