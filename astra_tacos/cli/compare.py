@@ -12,7 +12,7 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import collected, compile_ahead, echo, plus_or_minus, print_json
 from astra_tacos.cli.shared.options import (
     NAMES,
-    PATH,
+    OUTPUT,
     SIZES,
     backend_option,
     checks_option,
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 @search_options(without=("synthesizer",))
 @backend_option(of_schedules=True, packets=True)
 @ns3_option
-@click.option("--csv", "table", type=PATH, metavar="FILE", help="Write a row per size and synthesizer.")
-@click.option("--plot", "figure", type=PATH, metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
+@click.option("--csv", "table", type=OUTPUT, metavar="FILE", help="Write a row per size and synthesizer.")
+@click.option("--plot", "figure", type=OUTPUT, metavar="FILE", help="Draw time and bus bandwidth: .svg, .pdf or .png.")
 @click.option(
     "--plot-width",
     "width",

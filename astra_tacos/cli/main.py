@@ -129,6 +129,18 @@ def _run(arguments: list[str] | None, interrupts: Interrupts) -> NoReturn:
             except click.exceptions.NoArgsIsHelpError as error:
                 echo(error.format_message())
                 status = 0
+    except BaseException as error:
+        # A library that was interrupted, as while it is loaded, raises what it likes.
+        if interrupts.came or isinstance(error, (click.Abort, KeyboardInterrupt)):
+            sys.exit(interrupts.exit_code)
+        _answer(error)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _answer(raised: BaseException) -> NoReturn:
+    """End the process as an exception asks for, with its message; one that is no answer goes on."""
+    try:
+        raise raised
     except click.ClickException as error:
         _fail(error.format_message(), BAD_INPUT)
     except (VerificationError, ReplayError) as error:
@@ -142,9 +154,6 @@ def _run(arguments: list[str] | None, interrupts: Interrupts) -> NoReturn:
         _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", BAD_INPUT)
     except MemoryError:
         _fail("out of memory: use fewer NPUs or fewer chunks per NPU", BAD_INPUT)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(interrupts.exit_code)
-    sys.exit(status if isinstance(status, int) else 0)
 
 
 def _fail(message: str, status: int) -> NoReturn:

@@ -23,6 +23,7 @@ from astra_tacos.cli.shared.console import (
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
+    OUTPUT,
     PATH,
     SLOW,
     backend_option,
@@ -63,11 +64,11 @@ if TYPE_CHECKING:
 @click.option(
     "--csv",
     "csv_path",
-    type=PATH,
+    type=OUTPUT,
     metavar="FILE",
     help="Write a row per rank to NAME.csv, and one per link to NAME.links.csv.",
 )
-@click.option("--chrome-trace", type=PATH, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
+@click.option("--chrome-trace", type=OUTPUT, metavar="FILE", help="Write a timeline for Perfetto (ui.perfetto.dev).")
 @output_option("Write replay.json (the output of --json) and replay.npz here, for `astra-tacos report`.")
 @verbose_option
 @json_option

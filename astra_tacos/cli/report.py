@@ -12,7 +12,7 @@ from astra_tacos.cli.report_figure import KINDS, find_figure
 from astra_tacos.cli.report_page import find_page
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json, progress
-from astra_tacos.cli.shared.options import PATH, json_option, network_option
+from astra_tacos.cli.shared.options import OUTPUT, PATH, json_option, network_option
 from astra_tacos.report.style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.report.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
@@ -64,7 +64,7 @@ class _Output(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # gener
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path of a file whose name ends as one that is known; see `click.ParamType`."""
-        path = Path(str(value))
+        path = OUTPUT.convert(value, param, ctx)
         if path.suffix.lower() in FORMATS:
             check_figure(path)
         elif path.suffix.lower() != _PAGE:

@@ -29,7 +29,8 @@ _CHUNK_COUNTS = 6
 
 
 def _of_schedule(directory: Path, title: str | None, with_comparison: bool) -> bytes:
-    from astra_tacos.report.html.synthesis import read_certificate, synthesis_page
+    from astra_tacos.report.certificate_file import read_certificate
+    from astra_tacos.report.html.synthesis import synthesis_page
 
     schedule = load_schedule(Kind.RUN_DIRECTORY, directory)
     result = read_certificate(directory / "result.json", schedule)

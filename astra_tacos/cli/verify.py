@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any, TypedDict
 
 import click
 
@@ -26,6 +27,13 @@ _KERNELS = {
     Kind.PLANNED_RUN: (*READING, *PROGRAMS),
     Kind.RUN: (*READING, *PROGRAMS),
 }
+
+
+class _Made(TypedDict, total=False):
+    """What a `plan.json` is about: traces of collectives, or the division of NPUs."""
+
+    traces: dict[str, Any]
+    endpoint: dict[str, Any]
 
 
 @command()
@@ -60,12 +68,12 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
         verify_program,
         verify_schedule_file,
     )
-    from astra_tacos.support.text_files import read_json_object
+    from astra_tacos.support.own_files import read_own
     from astra_tacos.support.units import format_time
 
     topology = build_topology(read_network(network_path)) if network_path else None
     kind, target = identify(path)
-    if kind is Kind.PLANNED_RUN and read_json_object(target / "plan.json").keys() & {"traces", "endpoint"} == {"endpoint"}:
+    if kind is Kind.PLANNED_RUN and read_own(target / "plan.json", _Made, "plan --output").keys() == {"endpoint"}:
         kind = Kind.RUN  # its NPUs were divided, and no collective was made
     if kind in (Kind.SCHEDULE, Kind.SYMMETRIC) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from astra_tacos.collective.collective import Collective
@@ -23,7 +24,8 @@ from astra_tacos.support.archive import one_line
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import forget_inputs, open_regular
-from astra_tacos.support.text_files import is_number, is_whole, read_json_object
+from astra_tacos.support.own_files import read_own
+from astra_tacos.support.text_files import is_number, is_whole
 from astra_tacos.verifier.schedule_oracle import check
 
 _log = logging.getLogger(__name__)
@@ -86,6 +88,14 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 }
 
 
+class _About(msgspec.Struct):
+    """The JSON file beside a cached schedule."""
+
+    identity: dict[str, Any]
+    figures: dict[str, Any]
+    sha256: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SynthesisCache:
     """A directory of schedules with figures of how each was chosen; None for no cache."""
@@ -115,13 +125,13 @@ class SynthesisCache:
         try:
             if not about_file.exists():
                 return None
-            about = read_json_object(about_file)
-            if about.get("identity") != json.loads(json.dumps(identity)) or "sha256" not in about:
+            about = read_own(about_file, _About, "plan")
+            if about.identity != json.loads(json.dumps(identity)) or about.sha256 is None:
                 return None  # of another version
-            if about["sha256"] != _digest(about, path):
+            if about.sha256 != _digest(about.identity, about.figures, path):
                 raise ConfigError(f"{path}: is not the cached schedule, or {about_file.name} was changed")
             with one_line(path, "cached schedule"):
-                schedule, figures = load_schedule(path), about["figures"]
+                schedule, figures = load_schedule(path), about.figures
                 wanted.check(schedule, figures)
                 check(schedule)
             return schedule, figures
@@ -150,11 +160,10 @@ class SynthesisCache:
         path = self._path(identity)
         if any(place.exists() and not place.is_file() for place in (path, path.with_suffix(".json"))):
             return
-        about: dict[str, Any] = {"identity": identity, "figures": figures}
         with contextlib.suppress(OSError, ConfigError):
             save_schedule(schedule, path)
             with replaced_file(path.with_suffix(".json")) as temporary:
-                about["sha256"] = _digest(about, path)
+                about = {"identity": identity, "figures": figures, "sha256": _digest(identity, figures, path)}
                 temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
     def _path(self, identity: dict[str, Any]) -> Path:
@@ -163,12 +172,12 @@ class SynthesisCache:
         return self.directory / digest[:2] / f"{digest}.npz"
 
 
-def _digest(about: dict[str, Any], schedule_file: Path) -> str:
+def _digest(identity: dict[str, Any], figures: dict[str, Any], schedule_file: Path) -> str:
     """Digest of a schedule's file and its figures, which shows that they belong together."""
     with open_regular(schedule_file, "a cached schedule") as stream:
         digest = hashlib.file_digest(stream, "sha256")
     forget_inputs(schedule_file)
-    digest.update(json.dumps([about["identity"], about["figures"]], sort_keys=True).encode())
+    digest.update(json.dumps([identity, figures], sort_keys=True).encode())
     return digest.hexdigest()
 
 

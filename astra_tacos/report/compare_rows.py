@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from astra_tacos.report.csv_table import original_text, write_table
 from astra_tacos.report.style import check_figure, save_figure
 from astra_tacos.support.errors import ConfigError, OutputError
-from astra_tacos.support.files import check_folder, check_writable, replaced_file, together, write_json
+from astra_tacos.support.files import check_folder, check_writable, output_place, replaced_file, together, write_json
 from astra_tacos.support.input_file import forget_inputs
 from astra_tacos.support.text_files import describe, parse_decimal, parse_json_object, parse_whole, read_text
 
@@ -275,7 +275,7 @@ class ComparisonFiles:
             If two are one, one cannot be written, or the directory has files of such names that are no comparison.
         """
         files = self._all()
-        if len({path.resolve() for path, _ in files}) < len(files):
+        if len({output_place(path) for path, _ in files}) < len(files):
             raise ConfigError("--csv, --plot and --output name the same file twice.")
         if self.directory is not None:
             _check_earlier(self.directory)
@@ -308,7 +308,7 @@ def _write_json(rows: Sequence[CompareRow], path: Path) -> None:
 
 def _check_earlier(directory: Path) -> None:
     """Check that files of these names in the directory, if there are any, are those of an earlier comparison."""
-    check_folder(directory, directory.resolve())
+    check_folder(directory, output_place(directory))
     tables = [directory / name for name in _NAMES]
     there = [directory / name for name in FILES if (directory / name).exists()]
     try:

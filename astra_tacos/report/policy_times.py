@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from astra_tacos.report.style import RANK_STATES, new_figure, time_unit, wrapped
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.own_files import Number, read_own
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +19,50 @@ PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]),
 """Names and colours of the parts of a run's time."""
 AS_IS = "as it is"
 FIFO = "fifo"
+
+
+class EndFile(TypedDict):
+    """Times of a run with some policies, means over ranks."""
+
+    end_ns: Number
+    compute_ns: Number
+    exposed_ns: Number
+
+
+class TriedFile(TypedDict):
+    """What was tried: policies, and their times if the run ended."""
+
+    policies: str
+    uses: NotRequired[list[str]]
+    end_ns: Number | None
+    iteration_ns: Number | None
+    compute_ns: Number | None
+    exposed_ns: Number | None
+
+
+class LayerFile(TypedDict):
+    """The exposed communication of a layer."""
+
+    collective: str
+    exposed_as_is_ns: Number
+    exposed_after_ns: Number
+
+
+class ScheduleFile(TypedDict):
+    """How communication was scheduled: `schedule` in `plan.json`."""
+
+    policies: str
+    collectives: str
+    backend: str
+    as_is: EndFile
+    tried: list[TriedFile]
+    layers: list[LayerFile]
+
+
+class ScheduledFile(TypedDict):
+    """A `plan.json` of which the policies are drawn."""
+
+    schedule: NotRequired[ScheduleFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +105,12 @@ def read_policies(path: Path, most: int) -> tuple[list[PolicyTime], str]:
         As `policy_times`, or if the file is something else.
     """
     file = path / "plan.json" if path.is_dir() else path
-    plan = read_json_object(file)
-    try:
-        rows = policy_times(plan, str(file), most)
-        return rows, f"judged with {plan['schedule']['collectives']} collectives, {plan['schedule']['backend']}"
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{file}: not what plan --schedule writes ({error!s:.60})") from None
+    plan = read_own(file, ScheduledFile, "plan --schedule")
+    rows = policy_times(plan, str(file), most)
+    return rows, f"judged with {plan['schedule']['collectives']} collectives, {plan['schedule']['backend']}"
 
 
-def policy_times(plan: dict[str, Any], source: str, most: int) -> list[PolicyTime]:
+def policy_times(plan: Mapping[str, Any], source: str, most: int) -> list[PolicyTime]:
     """The run as it is, then each policy alone with its best options and what was written, the slowest first.
 
     Parameters
@@ -87,10 +128,12 @@ def policy_times(plan: dict[str, Any], source: str, most: int) -> list[PolicyTim
         If nothing was scheduled, or by a version that did not say which policies it had tried.
     """
     found = plan.get("schedule")
-    if not isinstance(found, dict):
+    if found is None:
         raise ConfigError(f"{source}: no schedule of communication, expected an output of plan --schedule")
     tried = [one for one in found["tried"] if one["end_ns"] is not None]
     tried.sort(key=lambda one: one["iteration_ns"] or one["end_ns"])
+    if any(one["compute_ns"] is None or one["exposed_ns"] is None for one in tried):
+        raise ConfigError(f"{source}: a run that was tried and ended has no compute or exposed time: plan it again")
     if any("uses" not in one for one in tried):
         raise ConfigError(f"{source}: what was tried does not say which policies it uses, expected a newer plan --schedule")
     alone: dict[str, dict[str, Any]] = {}
@@ -105,7 +148,7 @@ def policy_times(plan: dict[str, Any], source: str, most: int) -> list[PolicyTim
     return rows + [_row(one["policies"], one, one["policies"] == found["policies"]) for one in kept]
 
 
-def _row(name: str, figures: dict[str, Any], is_chosen: bool) -> PolicyTime:
+def _row(name: str, figures: Mapping[str, Any], is_chosen: bool) -> PolicyTime:
     compute, exposed = float(figures["compute_ns"]), float(figures["exposed_ns"])
     return PolicyTime(name, compute, exposed, max(float(figures["end_ns"]) - compute - exposed, 0.0), is_chosen)
 

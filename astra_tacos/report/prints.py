@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypedDict
 
 from astra_tacos.run.backend import MODELS, STOCK
+from astra_tacos.support.own_files import Number, one_of
+
+PrintsFile = TypedDict(
+    "PrintsFile",
+    {
+        "binary": str,
+        "from": str,
+        "backend": Annotated[str, one_of(MODELS)],
+        "time_ns": Number | None,
+        "best_native_ns": Number | None,
+    },
+)
+"""An entry of `prints` in `result.json` and `plan.json`."""
 
 
-def prints_text(prints: Sequence[dict[str, Any]], clock: str) -> str:
+def prints_text(prints: Sequence[Mapping[str, Any]], clock: str) -> str:
     """What stock ASTRA-sim prints for a directory and for the best native run, if its model is not the clock; else "".
 
     Parameters

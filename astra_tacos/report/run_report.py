@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
 
 from astra_tacos.report.csv_table import write_table
@@ -16,9 +17,44 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
 from astra_tacos.support.grouping import row_places
+from astra_tacos.support.own_files import Whole
 from astra_tacos.support.units import format_size, format_time
 
 RESULT_FILE = "replay.json"
+_OfRanks = Annotated[list[Whole], msgspec.Meta(min_length=1)]
+
+
+class CollectiveFile(TypedDict):
+    """Collectives of a pattern, size and algorithm."""
+
+    algorithm: str
+    pattern: str
+    size_bytes: Whole
+    nodes: Whole
+    total_ns: list[Whole]
+
+
+class FindingFile(TypedDict):
+    """A finding of lint."""
+
+    severity: str
+    code: str
+
+
+class ReplayFile(TypedDict):
+    """What the page of a replay shows of it; lists are by rank."""
+
+    workload: str
+    backend: str
+    end_ns: Whole
+    finish_ns: _OfRanks
+    exposed_comm_ns: _OfRanks
+    compute_ns: _OfRanks
+    sent_bytes: _OfRanks
+    collectives: list[CollectiveFile]
+    beyond_astra_sim: list[str]
+    replaced: list[tuple[int, int]]
+    findings: NotRequired[list[FindingFile]]
 
 
 def check_replay_directory(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from astra_tacos.report.prints import prints_text
@@ -11,14 +12,14 @@ _MOST_SIZES = 4
 """Distinct sizes of chunks that are listed."""
 
 
-def synthesis_title(result: dict[str, Any]) -> str:
+def synthesis_title(result: Mapping[str, Any]) -> str:
     """What was asked, in one line: the collective, its size, the network."""
     root = f" from NPU {result['root']}" if result["root"] is not None else ""
     what = f"{result['collective']} of {format_size(result['size_bytes'])}{root}"
     return f"{what} on {result['network']}: {result['topology']}, {result['num_npus']:,} NPUs"
 
 
-def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+def synthesis_summary(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The answer of a synthesis in a few rows: a label, a figure, and a remark. All times are of its clock."""
     time_ns, bound_ns = result["time_ns"], result["bound_ns"]
     checked = {True: "verified", False: "not verified"}.get(result.get("verified", ""), "")
@@ -43,7 +44,7 @@ def synthesis_summary(result: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [*rows, ("prints", "", printed)] if printed else rows
 
 
-def share_of_bound(result: dict[str, Any]) -> str:
+def share_of_bound(result: Mapping[str, Any]) -> str:
     """How near a time is to its bound: `optimal`, `94.6% of the bound`; "" if there is no bound."""
     if result["bound_ns"] is None:
         return ""
@@ -55,7 +56,7 @@ def no_bound_text(backend: str) -> str:
     return f"links carry any number of messages on {backend}, so no bandwidth bound holds there: no network is so fast"
 
 
-def native_text(result: dict[str, Any]) -> str:
+def native_text(result: Mapping[str, Any]) -> str:
     """The configuration of the best native algorithm in few words: `direct, 16 splits`."""
     system = result["best_native"]["system"]
     algorithms = next(value for key, value in system.items() if key.endswith("-implementation"))
@@ -68,7 +69,7 @@ def native_text(result: dict[str, Any]) -> str:
     return ", ".join((name, *more))
 
 
-def synthesis_rows(result: dict[str, Any]) -> list[tuple[str, str]]:
+def synthesis_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Labels and values of a synthesis: the task, the figures of its schedule, the bounds, and the search."""
     sizes = _sizes(result["chunk_bytes"])
     root = f", root NPU {result['root']}" if result["root"] is not None else ""
@@ -115,7 +116,7 @@ def _printed(each: dict[str, Any]) -> str:
     return f"{each['binary']} ({each['backend']}) {ours}; native {native}"
 
 
-def describe_efficiency(result: dict[str, Any]) -> str:
+def describe_efficiency(result: Mapping[str, Any]) -> str:
     """The efficiency of a certificate in words: the bound over all algorithms as a share of the time."""
     if result["bound_ns"] is None:
         return "none"
@@ -123,7 +124,7 @@ def describe_efficiency(result: dict[str, Any]) -> str:
     return f"{share}: optimal, no algorithm is faster" if result["optimal"] else share
 
 
-def sends_text(result: dict[str, Any]) -> str:
+def sends_text(result: Mapping[str, Any]) -> str:
     """How many sends there are, and in how many messages if these carry several chunks: `96 sends in 48 messages`."""
     messages = result.get("num_messages", result["num_sends"])
     return f"{result['num_sends']:,} sends" + (f" in {messages:,} messages" if messages < result["num_sends"] else "")

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+import msgspec
 import numpy as np
 
 from astra_tacos.collective import ROOTED, make_collective
@@ -25,12 +26,12 @@ from astra_tacos.network.network_config import MAX_NPUS
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.archive import whole
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.own_files import read_own
 from astra_tacos.support.units import MAX_SIZE_BYTES
 
+_Position = Annotated[int, msgspec.Meta(ge=0, le=MAX_NPUS)]
 _KEYS = ("collective", "size_bytes", "chunks_per_npu", "num_owners", "root", "members")
 
 
@@ -51,11 +52,11 @@ class TracePart:
     """
 
     collective: str
-    size_bytes: int
-    chunks_per_npu: int
-    members: tuple[int, ...]
-    root: int | None = None
-    num_owners: int | None = None
+    size_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_SIZE_BYTES)]
+    chunks_per_npu: Annotated[int, msgspec.Meta(ge=0, le=MAX_CHUNKS)]
+    members: tuple[_Position, ...]
+    root: _Position | None = None
+    num_owners: _Position | None = None
 
     def make(self, num_positions: int) -> Collective:
         """The collective, among so many positions.
@@ -99,6 +100,17 @@ def part_of(collective: Collective) -> TracePart:
     )
 
 
+class _Trace(msgspec.Struct):
+    """An entry of `traces` in `plan.json`."""
+
+    positions: Annotated[int, msgspec.Meta(ge=0, le=MAX_NPUS)]
+    parts: tuple[TracePart, ...] | None
+
+
+class _Plan(msgspec.Struct):
+    traces: dict[str, _Trace]
+
+
 def read_trace_parts(path: Path) -> dict[str, TraceParts]:
     """What the traces of a planned run are for, by prefix.
 
@@ -112,31 +124,8 @@ def read_trace_parts(path: Path) -> dict[str, TraceParts]:
     ConfigError
         If the file does not say it.
     """
-    found = read_json_object(path).get("traces")
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path}: found no object 'traces', expected what every trace is for: plan the run again")
-    try:
-        return {
-            prefix: TraceParts(
-                whole(entry, "positions", MAX_NPUS),
-                None if entry["parts"] is None else tuple(_part(part) for part in entry["parts"]),
-            )
-            for prefix, entry in found.items()
-        }
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: traces: {error!r}, expected positions and parts of every trace") from None
-
-
-def _part(entry: dict[str, Any]) -> TracePart:
-    members = tuple(whole({"a member": member}, "a member", MAX_NPUS) for member in entry["members"])
-    return TracePart(
-        str(entry["collective"]),
-        size_bytes=whole(entry, "size_bytes", MAX_SIZE_BYTES),
-        chunks_per_npu=whole(entry, "chunks_per_npu", MAX_CHUNKS),
-        members=members,
-        root=None if entry["root"] is None else whole(entry, "root", MAX_NPUS),
-        num_owners=None if entry["num_owners"] is None else whole(entry, "num_owners", MAX_NPUS),
-    )
+    found = read_own(path, _Plan, "plan --output").traces
+    return {prefix: TraceParts(trace.positions, trace.parts) for prefix, trace in found.items()}
 
 
 Shared = dict[CommType, tuple[int, int, int]]

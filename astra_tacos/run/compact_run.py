@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,8 +29,9 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.grouping import distinct, members_of
+from astra_tacos.support.own_files import Whole, read_own
 from astra_tacos.support.records import Keyed
-from astra_tacos.support.text_files import describe, is_whole, read_json_object
+from astra_tacos.support.text_files import describe
 
 _Words = NDArray[np.uint64]
 _CYCLIC = ("ring", "oneRing", "direct", "oneDirect")
@@ -144,19 +146,41 @@ def count_ranks(folder: Path) -> int:
     ConfigError
         If its file of ranks has wrong contents.
     """
-    return _lattice(folder / RANKS, "", read_json_object(folder / RANKS)).num_ranks
+    return _lattice(folder / RANKS, "", _read_ranks(folder)).num_ranks
 
 
 def _in_json(lattice: Lattice) -> dict[str, list[int]]:
     return {"sizes": list(lattice.size), "periods": list(lattice.period)}
 
 
-def _lattice(source: Path, what: str, content: object) -> Lattice:
+_Size = Annotated[int, msgspec.Meta(ge=1, le=MAX_NPUS)]
+
+
+class _LatticeFile(msgspec.Struct):
+    """The translations of the ranks of a run, or of the positions of a collective."""
+
+    sizes: list[_Size]
+    periods: list[_Size]
+
+
+class _RanksFile(_LatticeFile):
+    """`ranks.json`: of each group, the first, step and count of its coordinates in each dimension."""
+
+    groups: dict[str, list[tuple[Whole, _Size, _Size]]] = {}
+    collectives: dict[str, _LatticeFile] = {}
+
+
+def _read_ranks(folder: Path) -> _RanksFile:
+    return read_own(folder / RANKS, _RanksFile, "generate --compact")
+
+
+def _lattice(source: Path, what: str, entry: _LatticeFile) -> Lattice:
     """The translations that an entry of a file says."""
-    entry = content if isinstance(content, dict) else {}
-    size, period = (tuple(_numbers(source, f"{what}{key}", entry.get(key))) for key in ("sizes", "periods"))
-    if len(period) != len(size) or any(turn < 1 or count % turn for turn, count in zip(period, size, strict=True)):
+    size, period = tuple(entry.sizes), tuple(entry.periods)
+    if len(period) != len(size) or any(count % turn for turn, count in zip(period, size, strict=True)):
         raise ConfigError(f"{source}: {what}periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
+    if math.prod(size) > MAX_NPUS:
+        raise ConfigError(f"{source}: {what}sizes {_shown(size)}, expected at most {MAX_NPUS:,} in all")
     return Lattice(size, period)
 
 
@@ -176,8 +200,8 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
         If a file has wrong contents, the network has other sizes, or a collective treats ranks by their numbers.
     """
     source = folder / RANKS
-    content = read_json_object(source)
-    size, found = tuple(_numbers(source, "sizes", content.get("sizes"))), tuple(each.size for each in network.dimensions)
+    content = _read_ranks(folder)
+    size, found = tuple(content.sizes), tuple(each.size for each in network.dimensions)
     if size != found:
         raise ConfigError(f"{source}: sizes {_shown(size)}, but {network.source} has {_shown(found)}")
     lattice = _lattice(source, "", content)
@@ -188,19 +212,15 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
             raise ConfigError(f"{source}: {found_it}, expected {dimension.size}: it does not look the same after a turn")
     stride, _, _ = lattice.columns
     members: dict[int, tuple[int, ...]] = {}
-    listed = content.get("groups", {})
-    if not isinstance(listed, dict):
-        raise ConfigError(f"{source}: groups is {describe(listed)}, expected a mapping")
-    for name, triples in listed.items():
+    for name, triples in content.groups.items():
         number, ranks = group_id(name), np.zeros(1, np.int64)
-        if number is None or number in members or not isinstance(triples, list) or len(triples) != len(size):
+        if number is None or number in members or len(triples) != len(size):
             found_it = f"group {name} {'again' if number in members else f'is {describe(triples)}'}"
             expected = "a number from 1 on, once, and [first, step, count] for each dimension"
             raise ConfigError(f"{source}: {found_it}, expected {expected}")
-        for triple, apart, count in zip(triples, stride.tolist(), size, strict=True):
-            first, step, many = _numbers(source, f"group {name}", triple, 3)
-            if not many or step < 1 or first + (many - 1) * step >= count:
-                raise ConfigError(f"{source}: group {name} has {triple}, expected coordinates below {count}")
+        for (first, step, many), apart, count in zip(triples, stride.tolist(), size, strict=True):
+            if first + (many - 1) * step >= count:
+                raise ConfigError(f"{source}: group {name} has {[first, step, many]}, expected coordinates below {count}")
             values = np.arange(many) * min(step, count) + first
             ranks = (values[:, None] * apart + ranks).ravel()
         members[number] = tuple(ranks.tolist())
@@ -209,9 +229,7 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     _check_traces(folder / CLASSES, "classes", len(ranks), source)
     trace = read_trace(folder / CLASSES, chunks=False, workload=True)
     prefixes, implementation = implementations(trace, system)
-    known = content.get("collectives", {})
-    if not isinstance(known, dict):
-        raise ConfigError(f"{source}: collectives is {describe(known)}, expected a mapping")
+    known = content.collectives
     if unknown := [prefix for prefix in prefixes if prefix not in known]:
         raise ConfigError(
             f"{source}: collectives: nothing of {unknown[0]}, which {folder / SYSTEM} names, expected its positions"
@@ -229,6 +247,11 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
         implementation=implementation,
         directory=folder,
     )
+    for name in run.columns.group_names:
+        if name not in ("", "0") and group_id(name) not in members:
+            raise ConfigError(
+                f"{source}: has no group {describe(name)}, which {folder / CLASSES} names: expected its coordinates"
+            )
     some = CompactRun(run, lattice)
     if checks and (fixed := fixed_dimensions(some)):
         which = ", ".join(f"dimension {index}" for index in fixed)
@@ -236,7 +259,7 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     return some
 
 
-def _read_collective(folder: Path, source: Path, prefix: str, content: object) -> CompactTrace:
+def _read_collective(folder: Path, source: Path, prefix: str, content: _LatticeFile) -> CompactTrace:
     lattice = _lattice(source, f"collectives: {prefix}: ", content)
     _check_traces(folder / prefix, "positions", len(lattice.representatives), source)
     return CompactTrace(read_trace(folder / prefix, chunks=False), lattice)
@@ -250,14 +273,6 @@ def _check_traces(prefix: Path, what: str, expected: int, source: Path) -> None:
 def fixed_dimensions(compact: CompactRun) -> list[int]:
     """Dimensions that must not be turned, as collectives of the run do not treat their members alike; none if it is sound."""
     return _fixed(compact.run, compact.lattice, _used_groups(compact.run))
-
-
-def _numbers(source: Path, what: str, value: object, count: int | None = None) -> list[int]:
-    if not isinstance(value, list) or not all(is_whole(each, 0, MAX_NPUS) for each in value) or count not in (None, len(value)):
-        raise ConfigError(
-            f"{source}: {what} is {describe(value)}, expected a list of {count or 'whole'} numbers up to {MAX_NPUS:,}"
-        )
-    return value
 
 
 def _shown(sizes: Sequence[int]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_time
@@ -106,6 +106,22 @@ def verify_planned(directory: Path, before: Path | None) -> Verdict:
     return Verdict(str(directory), what, verdict.violations, "; ".join(verdict.unchecked) or None)
 
 
+class _Schedule(TypedDict):
+    policies: str
+    kept_as_is: NotRequired[bool]
+
+
+class _Placement(TypedDict):
+    npu_of_rank: list[int]
+
+
+class _Changes(TypedDict):
+    """What `plan.json` says of a run's nodes and ranks that are not where they were."""
+
+    schedule: NotRequired[_Schedule]
+    placement: NotRequired[_Placement | None]
+
+
 def _placement_of(plan: Path) -> Ints | None:
     """Where `plan --place` put the ranks of the run before, by its plan.json; None if they stay where they were.
 
@@ -116,19 +132,19 @@ def _placement_of(plan: Path) -> Ints | None:
     """
     import numpy as np
 
-    from astra_tacos.support.text_files import read_json_object
+    from astra_tacos.support.own_files import read_own
 
-    found = read_json_object(plan)
+    found = read_own(plan, _Changes, "plan --output")
     schedule, placement = found.get("schedule"), found.get("placement")
-    if isinstance(schedule, dict) and schedule.get("policies") != "as-is" and not schedule.get("kept_as_is"):
+    if schedule is not None and schedule["policies"] != "as-is" and not schedule.get("kept_as_is"):
         raise ConfigError(
-            f"{plan}: scheduled ({schedule.get('policies')}), so its nodes are made of pieces of those before, which --before "
+            f"{plan}: scheduled ({schedule['policies']}), so its nodes are made of pieces of those before, which --before "
             "does not follow: verify it without --before"
         )
     if placement is None:
         return None
-    ranks = placement.get("npu_of_rank") if isinstance(placement, dict) else None
-    if not isinstance(ranks, list) or any(type(rank) is not int for rank in ranks) or sorted(ranks) != list(range(len(ranks))):
+    ranks = placement["npu_of_rank"]
+    if sorted(ranks) != list(range(len(ranks))):
         raise ConfigError(f"{plan}: placement: found no 'npu_of_rank' that names each NPU once: plan the run again")
     return np.array(ranks, np.int64)
 

@@ -27,6 +27,36 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM)
 
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095
+"""Bytes of a name and of a path that file systems take."""
+
+
+def output_place(path: Path) -> Path:
+    """Where an output goes, an absolute path without links.
+
+    Raises
+    ------
+    OutputError
+        If links go in a circle or to nothing, or a name is too long, also for the temporary that takes its place.
+    """
+    target = Path(os.path.realpath(path))  # leaves a link of a circle as it is
+    own = temporaries.temporary_name(target) if target.name else target
+    added = len(own.name) - len(target.name)
+    for name, most in (*((name, _LONGEST_NAME) for name in target.parts[:-1]), (target.name, _LONGEST_NAME - added)):
+        if len(os.fsencode(name)) > most:
+            found = f"a name of {len(os.fsencode(name))} bytes, expected at most {most}"
+            raise OutputError(f"{path}: has {found}: choose another output")
+    if len(os.fsencode(own)) > _LONGEST_PATH:
+        raise OutputError(f"{path}: is too long a path, expected at most {_LONGEST_PATH:,} bytes: choose another output")
+    for part in (target, *target.parents):
+        if part.is_symlink():
+            raise OutputError(f"{path}: leads through links that go in a circle ({part}): choose another output")
+    for part in (path, *path.parents):
+        if part.is_symlink() and not part.exists():
+            raise OutputError(f"{path}: {part} is a link to {part.readlink()}, which does not exist: choose another output")
+    return target
+
+
 def check_writable(path: Path) -> None:
     """Check, before any work, that a file may be written to `path`; parent folders may still be missing.
 
@@ -35,16 +65,19 @@ def check_writable(path: Path) -> None:
     OutputError
         If not, and why.
     """
-    _check_no_directory(path)
+    target = _file_place(path)
     if path.exists() and not path.is_file():
         return
-    check_folder(path, path.absolute())
-    _check_no_input(path, path.resolve())
+    check_folder(path, target)
+    _check_no_input(path, target)
 
 
-def _check_no_directory(path: Path) -> None:
+def _file_place(path: Path) -> Path:
+    """The place of an output that is no directory."""
+    target = output_place(path)
     if not path.name or path.is_dir():
         raise OutputError(f"{path}: is a directory, expected a file to write")
+    return target
 
 
 def _check_no_input(path: Path, target: Path) -> None:
@@ -89,7 +122,7 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool],
     OutputError
         If anything else is there, it is the current directory, or its folder cannot be written to.
     """
-    target = path.resolve()
+    target = output_place(path)
     check_folder(path, target)
     temporaries.recover(target)
     if not path.exists():
@@ -104,7 +137,7 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool],
     for name in _files_in_folders(target):
         if name not in known and not _TRACE_FILE.fullmatch(name) and not _LOG_FILE.fullmatch(name):
             raise OutputError(f"{path}: {name} is inside, which no {what} has and which would be deleted: choose another output")
-    if path.resolve() == Path.cwd():
+    if target == Path.cwd():
         raise OutputError(f"{path}: is the current directory, which cannot be replaced: choose another output")
 
 
@@ -131,7 +164,8 @@ def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
     OutputError
         If one is.
     """
-    inside = [file for file in inputs if file is not None and path.resolve() in file.resolve().parents]
+    target = output_place(path)
+    inside = [file for file in inputs if file is not None and target in Path(os.path.realpath(file)).parents]
     if inside:
         raise OutputError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
 
@@ -144,14 +178,14 @@ def check_apart(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -
     OutputError
         If one is a directory, or is given twice.
     """
-    taken = {path.resolve() for path in inputs if path is not None}
+    taken = {Path(os.path.realpath(path)) for path in inputs if path is not None}
     for path in outputs:
         if path is None:
             continue
-        _check_no_directory(path)
-        if path.resolve() in taken:
+        target = _file_place(path)
+        if target in taken:
             raise OutputError(f"{path} is given twice: an output would replace another file.")
-        taken.add(path.resolve())
+        taken.add(target)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -179,7 +213,7 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
     OutputError
         If `path` is a directory or cannot be written, also if the disk becomes full in the block.
     """
-    _check_no_directory(path)
+    _file_place(path)
     if path.exists() and not path.is_file():
         with _named(path, path), temporaries.scratch_directory() if suffix else contextlib.nullcontext() as scratch:
             temporary = path if scratch is None else scratch / f"output{suffix}"
@@ -321,7 +355,7 @@ class _Output:
 
 def _begun(path: Path, make: Callable[[Path], Path], within: str = "") -> _Output:
     """An output whose temporary is made, or its folder, within which the output has a name of its own."""
-    target = path.resolve()  # a link stays, what it leads to is replaced
+    target = output_place(path)  # a link stays, what it leads to is replaced
     _check_no_input(path, target)
     missing = [folder for folder in target.parents if not folder.exists()]
     with _named(path, Path(target.anchor)):

@@ -116,7 +116,18 @@ class Interrupts:
             if self._is_lost and sys.getprofile() is None:
                 sys.setprofile(self._count_down())  # whoever calls back all the time may leave `watch` no time to run
             return
-        sys.__unraisablehook__(lost)
+        if not self.came:
+            sys.__unraisablehook__(lost)
+
+    def tell(self, *raised: Any) -> None:
+        """What `sys.excepthook` is told, by C code as well: nothing is printed once a signal has come."""
+        if not self.came:
+            sys.__excepthook__(*raised)
+
+    def tell_of_thread(self, raised: Any) -> None:
+        """What `threading.excepthook` is told: nothing is printed once a signal has come."""
+        if not self.came:
+            threading.__excepthook__(raised)
 
     def _count_down(self) -> Callable[..., None]:
         """What the main thread calls wherever it calls a function: ends the process as `watch` does."""
@@ -172,13 +183,14 @@ def _watched(interrupts: Interrupts) -> Iterator[None]:
     sender, receiver = socket.socketpair()
     sender.setblocking(False)
     signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-    sys.unraisablehook = interrupts.tell_lost
+    sys.unraisablehook, sys.excepthook, threading.excepthook = interrupts.tell_lost, interrupts.tell, interrupts.tell_of_thread
     threading.Thread(target=interrupts.watch, args=(receiver,), daemon=True).start()
     try:
         yield
     finally:
         if not interrupts.came:  # else it is watched to its end: threads of pools are waited for after this
-            sys.unraisablehook = sys.__unraisablehook__
+            sys.unraisablehook, sys.excepthook = sys.__unraisablehook__, sys.__excepthook__
+            threading.excepthook = threading.__excepthook__
             signal.set_wakeup_fd(-1)
             sender.close()
         temporaries.remove_all()

@@ -111,7 +111,7 @@ def edited(without="", **new):
         (lambda copy: (copy / "result.json").write_text("{"), "not valid JSON"),
         (lambda copy: (copy / "schedule.npz").write_bytes(b"no"), "not a schedule of astra_tacos"),
         (edited(num_sends=3), "num_sends is 3, the schedule beside it has 264: they belong to different runs"),
-        (edited(efficiency="much"), "not the certificate of a schedule (no 'efficiency')"),
+        (edited(efficiency="much"), "result.json: Expected `int | float | null`, got `str` - at `$.efficiency`"),
         (shutil.rmtree, "does not exist, expected one that a command wrote"),
     ],
 )

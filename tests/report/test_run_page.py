@@ -65,7 +65,7 @@ def test_a_damaged_directory_is_refused(plan_folder, tmp_path):
     with pytest.raises(ConfigError, match=r"replay\.npz: cannot be read"):
         plan_page(tmp_path)
     (tmp_path / "replay.npz").write_bytes((plan_folder / "replay.npz").read_bytes())
-    for text, reason in (("[", "not valid JSON"), ("[]", "expected a JSON object"), ('{"num_ranks": 8}', "is missing")):
+    for text, reason in (("[", "not valid JSON"), ("[]", "expected a JSON object"), ('{"num_ranks": 8}', "required field")):
         (tmp_path / "plan.json").write_text(text)
         with pytest.raises(ConfigError, match=reason):
             plan_page(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import shutil
 import signal
@@ -12,10 +13,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command import invoke
 
 from astra_tacos.support import temporaries
-from astra_tacos.support.errors import ConfigError, ReplayError
-from astra_tacos.support.files import check_replaceable, check_writable, exchange, replaced_directory, replaced_file, together
+from astra_tacos.support.errors import ConfigError, OutputError, ReplayError
+from astra_tacos.support.files import (
+    check_apart,
+    check_outside,
+    check_replaceable,
+    check_writable,
+    exchange,
+    replaced_directory,
+    replaced_file,
+    together,
+)
 from astra_tacos.support.input_file import forget_inputs, inputs_noted, note_input
 
 KILLED = """
@@ -290,3 +301,54 @@ def test_outputs_written_together_appear_together_or_not_at_all(tmp_path):
             (directory / "inner").write_text("new")
     assert old.read_text() == new.read_text() == (folder / "inner").read_text() == "new"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "made", "old.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("loop", "leads through links that go in a circle"),
+        ("loop/inside", "leads through links that go in a circle"),
+        ("nothing", "is a link to missing, which does not exist"),
+        ("nothing/inside", "is a link to missing, which does not exist"),
+        ("n" * 250, "has a name of 250 bytes, expected at most"),
+        ("\u00e9" * 120, "has a name of 240 bytes, expected at most"),
+        ("n" * 256 + "/inside", "has a name of 256 bytes, expected at most 255"),
+        ("/".join(["n" * 200] * 21), "is too long a path, expected at most 4,095 bytes"),
+    ],
+)
+def test_an_output_without_a_place_is_refused_before_any_work(tmp_path, name, said):
+    """By all checks and writers, and by commands before they look at their inputs, which are not there; nothing is made."""
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "nothing").symlink_to("missing")
+    path = tmp_path / name
+    checks = (
+        lambda: check_writable(path),
+        lambda: check_replaceable(path, "run", lambda names: True),
+        lambda: check_apart([path], []),
+        lambda: check_outside(path, []),
+        lambda: replaced_file(path).__enter__(),
+        lambda: replaced_directory(path).__enter__(),
+    )
+    for check in checks:
+        with pytest.raises(OutputError, match=re.escape(said)):
+            check()
+    for command in ("synthesize --network none.yml --size 1 --collective all-reduce", "plan none", "optimize", "sweep none.yml"):
+        code, _, errors = invoke(f"{command} --output {name}", tmp_path)
+        assert (code, errors.count("\n")) == (2, 1) and errors.startswith("astra-tacos: error: ")
+        assert "none" not in errors and "choose another output" in errors
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["loop", "nothing"]
+
+
+def test_the_longest_name_that_is_taken_can_be_written(tmp_path):
+    longest = next(size for size in range(255, 0, -1) if not _is_refused(tmp_path / ("n" * size)))
+    with replaced_file(tmp_path / ("n" * longest)) as temporary:
+        temporary.write_text("x")
+    assert longest > 200 and [entry.name for entry in tmp_path.iterdir()] == ["n" * longest]
+
+
+def _is_refused(path):
+    try:
+        check_writable(path)
+    except OutputError:
+        return True
+    return False

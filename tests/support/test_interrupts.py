@@ -51,6 +51,30 @@ def pool():
 def wait():
     threading.Event().wait()
 
+class Failing:
+    def __del__(self):
+        raise ValueError("lost")
+
+def load():  # as libraries that are interrupted while they are loaded: they print, and raise something else
+    try:
+        while True:
+            pass
+    except KeyboardInterrupt:
+        sys.excepthook(*sys.exc_info())
+        Failing()
+        thread = threading.Thread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+        raise ImportError("initialization failed")
+
+def fail():
+    from astra_tacos.support.errors import ConfigError
+    try:
+        while True:
+            pass
+    except KeyboardInterrupt:
+        raise ConfigError("a file cannot be read")
+
 @click.command()
 @click.argument("how")
 def fake(how):
@@ -100,7 +124,7 @@ def everything(folder):
     return [str(path.relative_to(folder)) for path in sorted(folder.rglob("*"))]
 
 
-@pytest.mark.parametrize("how", ["work", "pool", "swallow", "call_back", "wait"])
+@pytest.mark.parametrize("how", ["work", "pool", "swallow", "call_back", "wait", "load", "fail"])
 def test_ctrl_c_always_ends_the_command_and_leaves_nothing(tmp_path, how):
     code, cpu_s, errors = ended_by(signal.SIGINT, how, tmp_path)
     assert code == 130

@@ -16,6 +16,7 @@ from astra_tacos.cli.shared.command import did_you_mean, typed_command
 from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix, refuse_lockstep
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import output_place
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
 if TYPE_CHECKING:
@@ -28,6 +29,21 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 PATH = click.Path(path_type=Path)
+
+
+class OutputPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """A file or directory to write: refused before any work if there can be none."""
+
+    name = "path"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path; see `click.ParamType`."""
+        path = Path(str(value))
+        output_place(path)
+        return path
+
+
+OUTPUT = OutputPath()
 _MOST = 100_000
 """Numbers in a list."""
 _LEAST_MEMORY = 256 << 20
@@ -187,7 +203,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def output_option(text: str, metavar: str = "DIR", parameter: str = "output", **settings: Any) -> Decorator:
     """--output and -o."""
-    return click.option("--output", "-o", parameter, type=PATH, metavar=metavar, help=text, **settings)
+    return click.option("--output", "-o", parameter, type=OUTPUT, metavar=metavar, help=text, **settings)
 
 
 _DEFAULT_BACKEND = "by default congestion-aware, on which messages queue on links."

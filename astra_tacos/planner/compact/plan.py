@@ -32,7 +32,7 @@ from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, 
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.clock import Printed
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
-from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
+from astra_tacos.support.files import check_replaceable, output_place, replaced_directory, write_json
 from astra_tacos.support.units import bytes_per_ns
 
 EXPANDED, MOST_EXPANDED = "ordinary", 1024
@@ -177,7 +177,7 @@ def check_output(output: Path, folder: Path) -> None:
     """
     inside = [f"{EXPANDED}/{name}" for name in (GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, SCRIPT)]
     check_replaceable(output, "plan of astra_tacos", lambda names: names <= _FILES and (not names or PLAN_FILE in names), inside)
-    if output.resolve() == folder.resolve():
+    if output_place(output) == folder.resolve():
         raise ConfigError(f"{output}: is the run itself, expected another directory")
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,15 @@ import numpy as np
 from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, facts, pairs, render_page, span
 from astra_tacos.report.html.run_bars import path_section, schedule_section
 from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
+from astra_tacos.report.plan_file import OnlyScheduledFile, PlanFile, ScheduledRunFile
 from astra_tacos.report.prints import prints_text
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
-from astra_tacos.report.run_report import RESULT_FILE, recorded_collectives
+from astra_tacos.report.run_report import RESULT_FILE, ReplayFile, recorded_collectives
 from astra_tacos.run.recording import REPLAY_FILE, Nodes, RecordedReplay, Recording, load_recording
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.own_files import decoded, read_own
+from astra_tacos.support.text_files import describe, read_json_object
 from astra_tacos.support.units import format_size
 
 _POINT = (
@@ -105,9 +106,10 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
 
-def _plan_facts(result: dict[str, Any], recording: Recording) -> str:
+def _plan_facts(result: PlanFile, recording: Recording) -> str:
     """Markup of the summary of a plan, from the object in `plan.json`."""
-    main = _compared(result["before_ns"], result["time_ns"], result["exposed_before_ns"], result)
+    times = result["before_ns"], result["time_ns"], result["exposed_before_ns"], result["exposed_ns"]
+    main = _compared(*times, result["speed_up"])
     main.append(
         ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
     )
@@ -125,26 +127,25 @@ def _plan_facts(result: dict[str, Any], recording: Recording) -> str:
     return facts(main) + pairs(others)
 
 
-def _compared(before: int | None, after: int, was: int | None, result: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _compared(before: int | None, after: int, was: int | None, now: int, speed_up: float | None) -> list[tuple[str, str, str]]:
     """A run, and its exposed communication, before (None if it did not end) and after: labels, values and remarks."""
-    now = result.get("exposed_ns", result.get("exposed_after_ns"))
-    assert now is not None  # a plan's, or a schedule's
     share = f"{now / max(after, 1):.0%}"
-    if before is None or was is None:
+    if before is None or was is None or speed_up is None:
         rows = [("End of the run", _change(None, after), f"{after:,} ns")]
     else:
         share = f"{was / max(before, 1):.0%} → {share}"
         gain = f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
         rows = [
             ("End of the run", _change(before, after), f"{before:,} → {after:,} ns"),
-            ("Speed-up", f"{result['speed_up']:.3f}x", "as long as before" if before == after else gain),
+            ("Speed-up", f"{speed_up:.3f}x", "as long as before" if before == after else gain),
         ]
     return [*rows, ("Exposed communication", _change(was, now), f"the most of a rank: {share} of the run")]
 
 
-def _schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
+def _schedule_facts(schedule: ScheduledRunFile, recording: Recording) -> str:
     """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
-    main = _compared(schedule["as_is_ns"], schedule["after_ns"], schedule["exposed_as_is_ns"], schedule)
+    times = schedule["as_is_ns"], schedule["after_ns"], schedule["exposed_as_is_ns"], schedule["exposed_after_ns"]
+    main = _compared(*times, schedule["speed_up"])
     others = [
         ("Policies", schedule["policies"]),
         ("Network model", schedule["backend"]),
@@ -155,13 +156,13 @@ def _schedule_facts(schedule: dict[str, Any], recording: Recording) -> str:
     return facts(main) + pairs(others)
 
 
-def _before(result: dict[str, Any]) -> str:
+def _before(result: PlanFile) -> str:
     if result["before_ns"] is None:
-        return f"the run did not end: {result['before_reason']}"
+        return f"the run did not end: {result.get('before_reason')}"
     return f"native {result['baseline']} everywhere" if result.get("baseline") else "the run as it was"
 
 
-def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
+def _best_native(result: PlanFile) -> list[tuple[str, str]]:
     """The fastest native configuration; nothing for plans that know of none."""
     best = result.get("best_native")
     if best is None:
@@ -173,7 +174,7 @@ def _best_native(result: dict[str, Any]) -> list[tuple[str, str]]:
     return [("Best native", text), *moved]
 
 
-def _replay_facts(result: dict[str, Any], recording: Recording) -> str:
+def _replay_facts(result: ReplayFile, recording: Recording) -> str:
     """Markup of the summary of a replay, from the object in `replay.json`."""
     finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
     end = max(finish)
@@ -254,9 +255,9 @@ _CASE_COLUMNS = {
 """Columns of the table of collectives, and the names of the same figures in `plan.json`."""
 
 
-def _plan_cases(result: dict[str, Any]) -> dict[str, Any]:
+def _plan_cases(result: PlanFile) -> dict[str, Any]:
     """Data of the distinct collectives of a plan, from the object in `plan.json`."""
-    cases = result["cases"]
+    cases: Sequence[Mapping[str, Any]] = result["cases"]
     columns: dict[str, list[Any]] = {column: [case[name] for case in cases] for column, name in _CASE_COLUMNS.items()}
     columns["algorithm"] = [
         f"{case['algorithm']} x{case['chunks_per_npu']}" if case["chunks_per_npu"] else str(case["algorithm"]) for case in cases
@@ -271,7 +272,7 @@ def _plan_cases(result: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "plan", "says": says, "labels": labels, "exact": [case["exact"] for case in cases], "columns": columns}
 
 
-def _note(case: dict[str, Any]) -> str:
+def _note(case: Mapping[str, Any]) -> str:
     notes = [case["reason"]] if case["reason"] else []
     if case["was_cut_off"]:
         notes.append("the search was cut off by its budget")
@@ -280,7 +281,7 @@ def _note(case: dict[str, Any]) -> str:
     return "; ".join(notes)
 
 
-def _replay_cases(result: dict[str, Any]) -> dict[str, Any]:
+def _replay_cases(result: Mapping[str, Any]) -> dict[str, Any]:
     """Data of the collectives of a replay, from the object in `replay.json`."""
     found = result["collectives"]
     longest = [max(entry["total_ns"], default=0) for entry in found]
@@ -318,19 +319,25 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
         If the directory is no output of `plan`, or was written without the recording from which reports are made.
     """
     recording = load_recording(directory / REPLAY_FILE)
-    with _read(directory / PLAN_FILE) as result:
-        if result.get("num_ranks", recording.num_npus) != recording.num_npus:
-            raise ValueError(f"{result['num_ranks']} ranks, but {REPLAY_FILE} has {recording.num_npus}")
-        if "cases" not in result:  # only scheduled
-            return _scheduled_page(directory, title, result, recording)
-        subtitle = (
-            f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
-        )
-        facts, cases, schedule = _plan_facts(result, recording), _plan_cases(result), schedule_section(result)
+    path = directory / PLAN_FILE
+    content = read_json_object(path)
+    if content.get("num_ranks", recording.num_npus) != recording.num_npus:
+        found = f"num_ranks is {describe(content['num_ranks'])}, {REPLAY_FILE} beside it has {recording.num_npus}"
+        raise ConfigError(f"{path}: {found}: they belong to different runs")
+    if "cases" not in content:
+        return _scheduled_page(directory, title, decoded(content, OnlyScheduledFile, path, "plan --output"), recording)
+    result = decoded(content, PlanFile, path, "plan --output")
+    if result.get("best_native") is not None and None in (
+        result.get("best_native_ns"),
+        result.get("speed_up_over_best_native"),
+    ):
+        raise ConfigError(f"{path}: best_native has no time, expected best_native_ns beside it: plan it again")
+    subtitle = f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
+    facts, cases, schedule = _plan_facts(result, recording), _plan_cases(result), schedule_section(result)
     return _page(directory, title or "Planned training run", subtitle, facts, cases, recording, schedule)
 
 
-def _scheduled_page(directory: Path, title: str | None, result: dict[str, Any], recording: Recording) -> bytes:
+def _scheduled_page(directory: Path, title: str | None, result: OnlyScheduledFile, recording: Recording) -> bytes:
     """The report of a run whose communication was scheduled, and whose collectives keep their algorithms."""
     subtitle = f"{result['schedule']['policies']}, {recording.nodes.title}, on {_network(recording)}"
     facts, schedule = _schedule_facts(result["schedule"], recording), schedule_section(result)
@@ -348,26 +355,15 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
         If the directory is no such output.
     """
     recording = load_recording(directory / REPLAY_FILE)
-    with _read(directory / RESULT_FILE) as result:
-        subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
-        facts, cases = _replay_facts(result, recording), _replay_cases(result)
+    path = directory / RESULT_FILE
+    result = read_own(path, ReplayFile, "replay --output")
+    for name in ("finish_ns", "exposed_comm_ns", "compute_ns", "sent_bytes"):
+        if len(result[name]) != recording.nodes.num_ranks:
+            found = f"{name} has {len(result[name])} entries, {REPLAY_FILE} beside it has {recording.nodes.num_ranks} ranks"
+            raise ConfigError(f"{path}: {found}: they belong to different runs")
+    subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
+    facts, cases = _replay_facts(result, recording), _replay_cases(result)
     return _page(directory, title or "Replayed training run", subtitle, facts, cases, recording)
-
-
-@contextlib.contextmanager
-def _read(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the object in a file; errors in the context, where the object is used, become errors of the file.
-
-    Raises
-    ------
-    ConfigError
-        If the file is not JSON, or the object lacks what its use needs.
-    """
-    try:
-        yield read_json_object(path)
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        detail = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise ConfigError(f"{path}: not what astra-tacos writes ({detail})") from None
 
 
 def _network(recording: Recording) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from astra_tacos.report.html.page import Section, counted, escape
@@ -17,7 +18,7 @@ _MOST_LAYERS = 24
 _WIDTH = 400
 
 
-def schedule_section(result: dict[str, Any]) -> Section | None:
+def schedule_section(result: Mapping[str, Any]) -> Section | None:
     """The section, from the object in `plan.json`; None if nothing was scheduled."""
     if "schedule" not in result:
         return None

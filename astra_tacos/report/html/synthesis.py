@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+from astra_tacos.report.certificate_file import CertificateFile
 from astra_tacos.report.compare_rows import CompareRow
 from astra_tacos.report.html.page import Section, escape, facts, pairs, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
@@ -14,46 +14,15 @@ from astra_tacos.report.style import capitalized, shape_text, time_text
 from astra_tacos.report.table import native_text, no_bound_text, sends_text, synthesis_rows
 from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_json_object
 from astra_tacos.support.units import format_size, rate_text, ratio_text, share_text
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
 _OF_ALL = "of all algorithms and chunkings"
-_NUMBERS = ("time_ns", "predicted_ns", "algorithm_bandwidth_gbps", "bus_bandwidth_gbps", "num_links", "size_bytes")
-_OTHERS = ("network", "topology", "chunks_per_npu", "root", "num_chunks", "chunk_bytes", "synthesizer", "seed", "link_model")
-_BOUNDS = ("bound", "bound_where", "bounds_ns", "chunked_bound_ns", "chunked_bound", "chunked_bound_where")
-_NULLABLE = ("bound_ns", "efficiency")
-"""Numbers that are null on a clock on which no bound holds."""
-_NEEDED = (*_NUMBERS, *_NULLABLE, *_OTHERS, *_BOUNDS, "optimal", "busiest_link", "idlest_link")
-"""What of a certificate a page shows."""
-
-
-def read_certificate(path: Path, schedule: Schedule) -> dict[str, Any]:
-    """The figures in `result.json`, if they are a certificate, and this schedule's."""
-    try:
-        result = read_json_object(path)
-        result = {"time_ns": result.get("exact_ns", result["predicted_ns"])} | result  # releases before this key
-        known: list[tuple[str, object]] = [("num_sends", schedule.num_sends)]
-        known += [("predicted_ns", max(schedule.collective_time_ns, 1))]
-        known += [("collective", schedule.collective.name), ("num_npus", schedule.topology.num_endpoints)]
-        wrong = [(name, result[name], value) for name, value in known if result[name] != value]
-        missing = [name for name in _NEEDED if name not in result]
-        missing += [name for name in _NUMBERS if not isinstance(result.get(name), int | float)]
-        missing += [name for name in _NULLABLE if not isinstance(result.get(name), int | float | None)]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{path}: not the certificate of a schedule ({' '.join(str(error).split())})") from None
-    if missing:
-        raise ConfigError(f"{path}: not the certificate of a schedule (no {missing[0]!r})")
-    if wrong:
-        name, found, expected = wrong[0]
-        raise ConfigError(f"{path}: {name} is {found}, the schedule beside it has {expected}: they belong to different runs")
-    return dict(result)
 
 
 def synthesis_page(
     schedule: Schedule,
-    result: dict[str, Any],
+    result: CertificateFile,
     comparison: Sequence[CompareRow] | None,
     comparison_note: str = "",
     title: str | None = None,
@@ -97,7 +66,7 @@ def synthesis_page(
     return render_page(title, f"{subtitle} by {result['synthesizer']}", sections, data, _SCRIPTS)
 
 
-def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
+def _faster(result: CertificateFile, comparison: Sequence[CompareRow]) -> str:
     """Markup that names a faster algorithm of the comparison; empty if no algorithm is faster."""
     able = [(row.time_ns, row) for row in comparison if row.time_ns is not None and row.time_ns < result["time_ns"]]
     if not able:
@@ -110,7 +79,7 @@ def _faster(result: dict[str, Any], comparison: Sequence[CompareRow]) -> str:
     return f'<p id="faster"><strong>{escape(said)}</strong> (<a href="#algorithms">all of them</a>).</p>'
 
 
-def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Section:
+def _certificate(result: CertificateFile, comparison: Sequence[CompareRow]) -> Section:
     bound = "none" if result["bound_ns"] is None else time_text(result["bound_ns"])
     about_bound = f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"
     if result["bound_ns"] is None:
@@ -129,8 +98,8 @@ def _certificate(result: dict[str, Any], comparison: Sequence[CompareRow]) -> Se
             else "written with --no-verify: nothing checked this schedule",
         ),
     ]
-    if result.get("best_native_ns") is not None and isinstance(result.get("best_native"), dict):
-        native_ns = result["best_native_ns"]
+    native_ns = result.get("best_native_ns")
+    if native_ns is not None and result.get("best_native") is not None:
         words = f"{ratio_text(native_ns, result['time_ns'])} times as long: {native_text(result)}"
         main.insert(3, ("best native", time_text(native_ns), words))
     printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""

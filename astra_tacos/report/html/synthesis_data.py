@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -128,7 +128,7 @@ _CURVE_POINTS = 400
 Data = dict[str, Any]
 
 
-def collect(schedule: Schedule, result: Data) -> Data:
+def collect(schedule: Schedule, result: Mapping[str, Any]) -> Data:
     """Everything but the comparison."""
     topology, collective = schedule.topology, schedule.collective
     busy = schedule.link_busy_ns / max(schedule.collective_time_ns, 1)
@@ -325,13 +325,13 @@ def _thinned(time: Ints, share: Floats, end: int) -> Data:
     }
 
 
-def _binding(topology: Topology, result: Data) -> list[int]:
+def _binding(topology: Topology, result: Mapping[str, Any]) -> list[int]:
     """Links that the bound which binds is about, as the certificate names them."""
     wanted = set(result.get("bound_links") or [])
     return [link for link in range(topology.num_links) if topology.describe_link(link) in wanted] if wanted else []
 
 
-def compared(rows: Sequence[CompareRow], result: Data) -> Data:
+def compared(rows: Sequence[CompareRow], result: Mapping[str, Any]) -> Data:
     """Times of algorithms, the one reported first, and why others cannot."""
     able = [row for row in rows if row.time_ns is not None]
     names = [f"{result['synthesizer']} (this schedule)", *(row.synthesizer for row in able)]

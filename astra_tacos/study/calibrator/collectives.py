@@ -9,22 +9,33 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.blocks.switch import SWITCH
-from astra_tacos.network.network_config import Dimension, error_line, network_yaml, read_network
+from astra_tacos.network.network_config import MAX_NPUS, Dimension, error_line, network_yaml, read_network
 from astra_tacos.run.system import default_system
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Work
 from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
-from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, robust, spread_of, write_calibration
+from astra_tacos.study.calibrator.machine import (
+    CALIBRATION_FILE,
+    Errors,
+    FittedConstant,
+    FittedNumber,
+    constants_of,
+    robust,
+    spread_of,
+    write_calibration,
+)
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_text
+from astra_tacos.support.own_files import one_of, read_own
 from astra_tacos.support.units import format_size
 
 _LEAST_TIMES = 12
@@ -205,8 +216,12 @@ def check_collectives(folder: Path, paths: Sequence[Path], where: Mapping[str, s
     rows = [row for path in paths for row in read_collectives(path, shape, where) if row.size_bytes >= least_bytes]
     if not rows:
         raise ConfigError(f"no times of {format_size(least_bytes)} or more, expected some to check")
-    times, algorithms = model.predict(rows)
-    errors = errors_of_rows(model, rows)
+    with np.errstate(over="ignore"):
+        times, algorithms = model.predict(rows)
+        errors = errors_of_rows(model, rows)
+    if not np.isfinite(errors).all():
+        path = folder / CALIBRATION_FILE
+        raise ConfigError(f"{path}: its constants give times without end, expected fitted ones: calibrate again")
     groups: dict[str, dict[str, list[float]]] = {"collective": {}, "size": {}, "nodes": {}}
     for row, error in zip(rows, errors, strict=True):
         size = _SIZES_IN_ONE ** int(np.log(row.size_bytes) / np.log(_SIZES_IN_ONE) + 1e-9)
@@ -250,19 +265,35 @@ def _result(
     }
 
 
+class _Curve(msgspec.Struct):
+    message_bytes: Annotated[list[FittedNumber], msgspec.Meta(min_length=1)]
+    factor: list[FittedNumber]
+
+
+class _Calibration(msgspec.Struct):
+    """`calibration.json`."""
+
+    format: Annotated[str, one_of([_FORMAT])]
+    nodes: Annotated[int, msgspec.Meta(ge=1, le=MAX_NPUS)]
+    gpus_per_node: Annotated[int, msgspec.Meta(ge=1, le=MAX_NPUS)]
+    constants: dict[str, FittedConstant]
+    step_curve: _Curve
+    has_nvls: bool
+    is_mesh: bool
+
+
 def _read(path: Path) -> tuple[CollectiveModel, tuple[int, int]]:
     """The model of a calibration, and its shape."""
-    try:
-        found = json.loads(read_text(path))
-        if found["format"] != _FORMAT:
-            raise ValueError
-        curve = found["step_curve"]
-        knots, factors = (np.log(np.array(curve[name], np.float64)) for name in ("message_bytes", "factor"))
-        constants = {name: float(found["constants"][name]["value"]) for name in PRIORS}
-        model = CollectiveModel(constants, knots, factors, bool(found["has_nvls"]), bool(found["is_mesh"]))
-        return model, (int(found["nodes"]), int(found["gpus_per_node"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: no calibration of collectives, expected what calibrate --output writes") from error
+    found = read_own(path, _Calibration, "calibrate --output for times of collectives")
+    knots, factors = found.step_curve.message_bytes, found.step_curve.factor
+    if len(knots) != len(factors):
+        text = f"{len(knots)} message_bytes and {len(factors)} factor"
+        raise ConfigError(f"{path}: step_curve has {text}, expected as many of each: calibrate again")
+    if any(one >= other for one, other in pairwise(knots)):
+        raise ConfigError(f"{path}: step_curve has message_bytes that do not ascend, expected ascending ones: calibrate again")
+    constants = constants_of(path, found.constants, PRIORS)
+    model = CollectiveModel(constants, np.log(knots), np.log(factors), found.has_nvls, found.is_mesh)
+    return model, (found.nodes, found.gpus_per_node)
 
 
 def _carried(rows: Sequence[CollectiveTime], fitted: CollectiveFit, others: dict[str, Errors]) -> float:

@@ -17,11 +17,12 @@ Times of programs are read from CSV, or from what nccl-tests and rccl-tests prin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from astra_tacos.support.arrays import Floats
@@ -33,6 +34,29 @@ from astra_tacos.verifier.program import ProvenProgram, prove_msccl_file
 from astra_tacos.verifier.program_form import Action
 
 CALIBRATION_FILE = "calibration.json"
+FittedNumber = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
+
+
+class FittedConstant(msgspec.Struct):
+    """An entry of `constants` in a calibration."""
+
+    value: FittedNumber
+
+
+def constants_of(path: Path, found: Mapping[str, FittedConstant], names: Collection[str]) -> dict[str, float]:
+    """The values of some constants in a calibration.
+
+    Raises
+    ------
+    ConfigError
+        If one is missing.
+    """
+    for name in names:
+        if name not in found:
+            raise ConfigError(f"{path}: constants has no {name!r}, expected {', '.join(names)}: calibrate again")
+    return {name: found[name].value for name in names}
+
+
 Placement = bool | None
 """In place (True), out of place (False), or not said (None)."""
 

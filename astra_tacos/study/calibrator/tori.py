@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 
 from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.network_config import Dimension, network_yaml
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.calibrator.machine import CALIBRATION_FILE, Errors, robust, spread_of, write_calibration
+from astra_tacos.study.calibrator.machine import (
+    CALIBRATION_FILE,
+    Errors,
+    FittedConstant,
+    constants_of,
+    robust,
+    spread_of,
+    write_calibration,
+)
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.own_files import read_own
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
 
 FORMAT = "astra_tacos calibration of algorithms on tori 1"
@@ -41,7 +50,7 @@ _OF_MACHINE = {
 """Counts of `TorusWork`: typical constants, and what they are."""
 _LIBRARIES = ("mpi", "utofu")
 """Messages by MPI, or by code that talks to the hardware."""
-_CONSTANTS = {f"{library} {name}": entry for library in _LIBRARIES for name, entry in _OF_LIBRARY.items()} | _OF_MACHINE
+CONSTANTS = {f"{library} {name}": entry for library in _LIBRARIES for name, entry in _OF_LIBRARY.items()} | _OF_MACHINE
 _SPREAD, _ROBUST, _UNKNOWN = 3.0, 0.2, 0.9
 _FOLDS = (0.4, 0.5, 0.6, 0.7, 0.8, 1.0)
 _MOST_LINKS = 6
@@ -140,7 +149,7 @@ def described(rows: Sequence[NamedTime], wire_us: float = 0.0) -> tuple[list[Nam
 
     A name that is faster anywhere than its bytes take over `_MOST_LINKS` links at once (`wire_us` a byte) stands for another one.
     """
-    wire = list(_CONSTANTS).index("wire")
+    wire = list(CONSTANTS).index("wire")
     why = {}
     for row in rows:
         counts = _counts(row, min(_FOLDS))
@@ -164,7 +173,7 @@ def fit_tori(rows: Sequence[NamedTime]) -> TorusModel:
     if len(rows) < _LEAST_TIMES:
         raise ConfigError(f"{len(rows)} times of algorithms with a description, expected at least {_LEAST_TIMES}")
     measured = np.log([row.time_us for row in rows])
-    typical = np.log([value for value, _ in _CONSTANTS.values()])
+    typical = np.log([value for value, _ in CONSTANTS.values()])
     models = []
     for fold in _FOLDS:
         counts = np.array([_counts(row, fold) for row in rows])
@@ -175,7 +184,7 @@ def fit_tori(rows: Sequence[NamedTime]) -> TorusModel:
 
         found = least_squares(residuals, typical)
         values = np.exp(found.x).tolist()
-        constants, uncertainty = (dict(zip(_CONSTANTS, each, strict=True)) for each in (values, spread_of(found.jac)))
+        constants, uncertainty = (dict(zip(CONSTANTS, each, strict=True)) for each in (values, spread_of(found.jac)))
         models.append(TorusModel(constants, uncertainty, fold, float(found.cost)))
     return min(models, key=lambda model: model.cost)
 
@@ -221,7 +230,7 @@ def calibrate_tori(
                 "value": value,
                 "uncertainty": model.uncertainty[name],
                 "is_measured": model.uncertainty[name] < _UNKNOWN * _SPREAD,
-                "meaning": _CONSTANTS[name][1],
+                "meaning": CONSTANTS[name][1],
             }
             for name, value in model.constants.items()
         },
@@ -238,14 +247,19 @@ def calibrate_tori(
     return write_calibration(output, result, files)
 
 
+class _Calibration(msgspec.Struct):
+    """`calibration.json`."""
+
+    constants: dict[str, FittedConstant]
+    fold: Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+
 def check_tori(folder: Path, paths: Sequence[Path], where: Mapping[str, str], least_bytes: int) -> dict[str, Any]:
     """Right choices of a calibration on other times: the share of them, by collective and shape, and each."""
-    try:
-        found = json.loads(read_text(folder / CALIBRATION_FILE))
-        constants = {name: float(found["constants"][name]["value"]) for name in _CONSTANTS}
-        model = TorusModel(constants, {}, float(found["fold"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{folder}: no calibration of algorithms on tori, expected what calibrate --output writes") from error
+    path = folder / CALIBRATION_FILE
+    found = read_own(path, _Calibration, "calibrate --output for algorithms on tori")
+    constants = constants_of(path, found.constants, CONSTANTS)
+    model = TorusModel(constants, {}, found.fold)
     every = [row for path in paths for row in read_named(path, where) if row.size_bytes >= least_bytes]
     rows, why = described(every, constants["wire"])
     made = choices(model, rows) if rows else []

@@ -28,7 +28,7 @@ from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import AstraTacosError, OutputError, ReplayError
-from astra_tacos.support.files import check_apart, together
+from astra_tacos.support.files import check_apart, output_place, together
 from astra_tacos.workload.linter.lint import LintReport, lint
 
 _RANKS_SHOWN = 8
@@ -52,8 +52,8 @@ class ReplayOutputs:
         """
         check_apart((self.table, self.timeline), inputs)
         if self.directory is not None:
-            files = {path.resolve() for path in (self.table, self.timeline) if path is not None}
-            if self.directory.resolve() in files:
+            files = {output_place(path) for path in (self.table, self.timeline) if path is not None}
+            if output_place(self.directory) in files:
                 raise OutputError(f"{self.directory}: given twice, expected another directory (--output)")
             check_replay_directory(self.directory)
 

@@ -185,7 +185,7 @@ def test_the_command(tmp_path):
     failed = run("calibrate", "--check", "out", "slow.csv", "--limit", "20", cwd=tmp_path)
     assert failed.returncode == 1 and "all_gather" in failed.stdout
     (tmp_path / "calibration.json").write_text("{}")
-    assert "no calibration of collectives" in run("calibrate", "--check", ".", "slow.csv", cwd=tmp_path).stderr
+    assert "calibration.json: Object missing required field" in run("calibrate", "--check", ".", "slow.csv", cwd=tmp_path).stderr
     (tmp_path / "few.csv").write_text(CSV + LINE)
     assert "expected at least" in run("calibrate", "few.csv", cwd=tmp_path).stderr
     assert "all left out" in run("calibrate", "times.csv", "--network", "net.yml", cwd=tmp_path).stdout

@@ -1,0 +1,57 @@
+"""Files that this package has written and reads back: what each has to say is a type, beside the noun that the file is of.
+
+Anybody may have changed such a file since, so it is believed no more than a file of a user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import read_json_object
+
+T = TypeVar("T")
+
+Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62) - 1)]
+"""A number of things, bytes or ns, 0 or more."""
+Positive = Annotated[int, msgspec.Meta(ge=1, le=(1 << 62) - 1)]
+Number = Whole | Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+"""A time, bandwidth or share, 0 or more."""
+
+
+def one_of(names: Iterable[str]) -> msgspec.Meta:
+    """What a text must be, beside `str` in an annotation."""
+    return msgspec.Meta(pattern=f"^({'|'.join(map(re.escape, names))})$")
+
+
+def read_own(path: Path, kind: type[T], writer: str) -> T:
+    """A file as its type; keys that the type does not know are passed over.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        Its type: a `msgspec.Struct`, a dataclass or a `TypedDict`.
+    writer
+        The command that writes such files, for the message.
+
+    Raises
+    ------
+    ConfigError
+        If the file is not JSON, or a value is missing or of another type: the message names its place.
+    """
+    return decoded(read_json_object(path), kind, path, writer)
+
+
+def decoded(content: dict[str, Any], kind: type[T], where: object, writer: str) -> T:
+    """The same of an object that was read already; `where` names its place."""
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}: not what {writer} writes, make it again") from None
