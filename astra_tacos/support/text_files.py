@@ -307,6 +307,12 @@ def are_texts(values: object) -> TypeGuard[list[str]]:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
+def are_mappings(value: object) -> TypeGuard[dict[str, Any] | list[dict[str, Any]]]:
+    """Whether a value is a mapping, or a list of one or more."""
+    values = value if isinstance(value, list) else [value]
+    return bool(values) and all(isinstance(entry, dict) for entry in values)
+
+
 def list_value(value: object, where: str, expected: str, least: int = 0) -> list[Any]:
     """A value of a document that has to be a list, of `least` entries or more.
 
@@ -417,6 +423,51 @@ def parse_json_object(text: str, path: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: found {describe(document)} at the top, expected a JSON object")
     return document
+
+
+_BEGINS_JSON = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+
+
+_JSON_OBJECT = re.compile(r'\{\s*"')
+
+
+def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
+    """JSON objects and lists that begin a line of a text, with the numbers of their lines; what is no JSON is left out.
+
+    Parameters
+    ----------
+    text
+        JSON, lines of JSON, or a text with JSON in between.
+    path
+        Where the text is from, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If what begins as an object with a key is none, or one has duplicate keys, is nested too deeply or has numbers that
+        are none.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
+    found: list[tuple[int, Any]] = []
+    line, counted, end = 1, 0, 0
+    for begin in _BEGINS_JSON.finditer(text):
+        if begin.end() < end:
+            continue
+        line, counted = line + text.count("\n", counted, begin.end()), begin.end()
+        try:
+            value, end = decoder.raw_decode(text, begin.end())
+        except json.JSONDecodeError as error:
+            if _JSON_OBJECT.match(text, begin.end()):
+                raise ConfigError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        except _Refused as error:
+            raise ConfigError(f"{path}:{line}: not valid JSON: {error}") from None
+        except RecursionError:
+            raise ConfigError(f"{path}:{line}: not valid JSON: nested too deeply") from None
+        except ValueError:  # Python's limit on the digits of an integer
+            raise ConfigError(f"{path}:{line}: not valid JSON: a number of too many digits") from None
+        else:
+            found.append((line, value))
+    return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
