@@ -408,9 +408,10 @@ def parse_json_object(text: str, path: object) -> dict[str, Any]:
         If the text is not JSON, nested too deeply or something else than an object.
     """
     try:
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
+        document = _decoder().decode(text)
         json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except json.JSONDecodeError as error:
+        refuse_json_lines(path, text)
         raise ConfigError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except _Refused as error:
         raise ConfigError(f"{path}: not valid JSON: {error}") from None
@@ -423,6 +424,25 @@ def parse_json_object(text: str, path: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: found {describe(document)} at the top, expected a JSON object")
     return document
+
+
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
+
+
+_JSON_LINES = re.compile(r"\s*\{[^\n]*\}[ \t]*\r?\n\s*\{")
+
+
+def refuse_json_lines(path: object, text: str) -> None:
+    """Refuse a text of one JSON object a line, where one object is expected.
+
+    Raises
+    ------
+    ConfigError
+        If it is one.
+    """
+    if _JSON_LINES.match(text):
+        raise ConfigError(f"{path}: is a log in lines of JSON, expected one JSON object")
 
 
 _BEGINS_JSON = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
@@ -447,7 +467,7 @@ def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
         If what begins as an object with a key is none, or one has duplicate keys, is nested too deeply or has numbers that
         are none.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
+    decoder = _decoder()
     found: list[tuple[int, Any]] = []
     line, counted, end = 1, 0, 0
     for begin in _BEGINS_JSON.finditer(text):

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.study.calibrator.nccl_tests import PLACEMENT_NAMES, Placement, check_right, read_tests
+from astra_tacos.study.calibrator.nccl_tests import PLACEMENT_NAMES, Placement, read_tests, was_checked
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
@@ -127,11 +127,10 @@ def _read_table(path: Path, text: str, found: dict[Placement, dict[int, float]])
         size = parse_whole(fields[columns.size]) if columns.size < len(fields) else None
         if size is None or size <= 0:
             continue
-        for at in columns.wrong:
-            check_right(f"{path}:{number}", fields[at] if at < len(fields) else None, None)
+        checked = [was_checked(f"{path}:{number}", fields[at]) for at in columns.wrong if at < len(fields)]
         for placement, at in columns.times:
             time = parse_decimal(fields[at]) if at < len(fields) else None
-            if time is None or not time > 0:
+            if time is None or not time > 0 or not all(checked):
                 skipped += placement is not True or len(columns.times) == 1  # nccl-tests leaves out times in place
                 continue
             found.setdefault(columns.placement_of(fields, placement), {}).setdefault(size, float(time))

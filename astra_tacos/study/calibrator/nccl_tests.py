@@ -140,9 +140,8 @@ class TestOutput:
         if test.known is not None and test.known.collective is None:
             self.left_out[test.name] += 1
             return
-        check_right(where, cells.get("wrong"), cells.get("error"))
         time = parse_decimal(cells["time"] or "")
-        if time is None:
+        if not was_checked(where, cells.get("wrong"), cells.get("error")) or time is None:
             self.missing.append(where)
             return
         if not 0 < time < math.inf:
@@ -186,17 +185,22 @@ class _Run:
         return len(hosts), count // len(hosts)
 
 
-def check_right(where: str, wrong: str | None, error: str | None) -> None:
-    """Refuse a count of wrong results above 0, and an error that old versions mark as above their threshold."""
+def was_checked(where: str, wrong: str | None, error: str | None = None) -> bool:
+    """Whether a run came to the end of its check, or has none.
+
+    Raises
+    ------
+    ConfigError
+        If a count of wrong results is above 0, or old versions mark an error as above their threshold.
+    """
     if error is not None and error.endswith("*"):
         raise ConfigError(f"{where}: error {error} is above the threshold of the test: it did not compute its collective")
-    if wrong is None or wrong == "N/A":
-        return
+    if wrong is None or wrong in ("", "N/A"):
+        return True
     count = parse_decimal(wrong.removesuffix("*"))
-    if count is None or not count >= 0:
-        raise ConfigError(f"{where}: #wrong is {describe(wrong)}, expected a count of wrong results")
-    if count > 0:
+    if count is not None and count > 0:
         raise ConfigError(f"{where}: {wrong} results are wrong (#wrong), expected 0: such a run did not compute its collective")
+    return count == 0
 
 
 _MOST_RANKS = 4096
@@ -257,7 +261,7 @@ def read_tests(path: Path, text: str, collective: str | None = None, shape: Shap
     if values and not text.lstrip().startswith("#"):
         line, value = values[0]
         keys = describe(value if isinstance(value, dict) else value[0])
-        raise ConfigError(f"{path}:{line}: is JSON, {keys}, expected results of nccl-tests or rccl-tests, or CSV")
+        raise ConfigError(f"{path}: is JSON, {keys} in line {line}, expected results of nccl-tests or rccl-tests, or CSV")
     return None
 
 

@@ -199,7 +199,7 @@ WRONG_JSON = {
     as_nccl("all_reduce", 2, 4, TIMES).replace('"okay": "true"', '"okay": "false"'): "have wrong results",
     as_nccl("all_reduce", 2, 4, TIMES).replace('"time"', '"cpu_time"'): "cpu_time",
     as_nccl("all_reduce", 2, 4, TIMES).replace('"results": [', '"results": [3, '): r"results\[0\] is 3, expected a mapping",
-    '{"level": "info", "msg": "start"}\n{"level": "info", "msg": "end"}\n': "is JSON, a mapping of level, msg, expected results",
+    '{"level": "info", "msg": "start"}\n{"level": "info", "msg": "end"}\n': "is JSON, a mapping of level, msg in line 1",
 }
 
 
