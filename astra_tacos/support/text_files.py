@@ -445,14 +445,11 @@ def refuse_json_lines(path: object, text: str) -> None:
         raise ConfigError(f"{path}: is a log in lines of JSON, expected one JSON object")
 
 
-_BEGINS_JSON = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
-
-
-_JSON_OBJECT = re.compile(r'\{\s*"')
+_BEGINS_JSON = re.compile(r'^[ \t]*(?=(?:\[\s*)?\{\s*")', re.MULTILINE)
 
 
 def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
-    """JSON objects and lists that begin a line of a text, with the numbers of their lines; what is no JSON is left out.
+    """JSON objects, and lists of them, that begin a line of a text, with the numbers of their lines.
 
     Parameters
     ----------
@@ -477,16 +474,14 @@ def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
         try:
             value, end = decoder.raw_decode(text, begin.end())
         except json.JSONDecodeError as error:
-            if _JSON_OBJECT.match(text, begin.end()):
-                raise ConfigError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+            raise ConfigError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
         except _Refused as error:
             raise ConfigError(f"{path}:{line}: not valid JSON: {error}") from None
         except RecursionError:
             raise ConfigError(f"{path}:{line}: not valid JSON: nested too deeply") from None
         except ValueError:  # Python's limit on the digits of an integer
             raise ConfigError(f"{path}:{line}: not valid JSON: a number of too many digits") from None
-        else:
-            found.append((line, value))
+        found.append((line, value))
     return found
 
 

@@ -358,7 +358,7 @@ class _Log:
         for placement, start, end in zip(self.placements, starts, [*starts[1:], len(self.names)], strict=False):
             named = {name.lstrip("#"): at for at, name in enumerate(self.names[start:end], start)}
             cells = {name: fields[at] if at < len(fields) else None for name, at in named.items()}
-            if placement and cells["time"] in (None, "N/A"):
+            if placement and parse_decimal(cells["time"] or "") is None:
                 continue  # what a test cannot do in place
             if cells["busbw"] is None:  # the line was cut, perhaps within the time
                 cells["time"] = None

@@ -283,3 +283,13 @@ def test_times_of_a_program_are_those_of_its_collective(tmp_path):
     found = read_measurements(tmp_path / "t.log", "all_reduce")
     assert found.times_us == {False: dict.fromkeys(TIMES, 7.0), True: dict.fromkeys(TIMES, 8.0)}
     assert "times left out: 4 of all_gather, expected all_reduce" in found.notes[0]
+
+
+def test_a_run_that_was_stopped_in_its_check(tmp_path):
+    """Its last time, whose results were not checked to the end, is missing; so is one that was cut within its digits."""
+    lines = table("all_reduce", 1, 4, TIMES)
+    last = max(at for at, line in enumerate(lines) if " sum " in line)
+    fields = lines[last].split()
+    for cut in (" ".join(fields[:8]) + " host0: Test timeout", " ".join(fields[:5]) + " 80"):
+        found = read(tmp_path, "\n".join([*lines[:last], cut]))
+        assert [row.time_us for row in found.rows] == list(TIMES[1 << 20]) and "times missing: 1" in found.notes[0]
