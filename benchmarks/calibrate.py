@@ -25,7 +25,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.solution import Request, Solution
 from astra_tacos.solver.solve import solve
 from astra_tacos.study.calibrator.collective_model import PRIORS, Work
-from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
+from astra_tacos.study.calibrator.collective_times import CollectiveTime, Reading, read_collectives
 from astra_tacos.study.calibrator.collectives import calibrate_collectives, errors_of_rows, fit_collectives
 from astra_tacos.study.calibrator.machine import (
     Errors,
@@ -204,7 +204,7 @@ def worth() -> list[str]:
         rows = _rows(path, **where)
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / "machine"
-            found = calibrate_collectives([Path(os.environ["ASTRA_TACOS_PEERS"]) / path], None, where, output)
+            found = calibrate_collectives([Path(os.environ["ASTRA_TACOS_PEERS"]) / path], None, Reading(where=where), output)
             network = read_network(output / "network.yml")
         sized = [replace(each, size=count) for each, count in zip(network.dimensions, reversed(shape), strict=True) if count > 1]
         network = replace(network, dimensions=tuple(sized))
@@ -265,7 +265,7 @@ MACHINES_OF_POLARIS: tuple[tuple[str, dict[str, str]], ...] = (
 
 
 def _rows(name: str, **where: str) -> Rows:
-    return read_collectives(Path(os.environ["ASTRA_TACOS_PEERS"]) / name, None, where)
+    return read_collectives([Path(os.environ["ASTRA_TACOS_PEERS"]) / name], Reading(where=where)).rows
 
 
 def _whole(row: CollectiveTime) -> CollectiveTime:

@@ -21,8 +21,10 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
 from astra_tacos.cli.shared.options import PATH, SIZE, json_option, network_option, output_option
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
+from astra_tacos.study.calibrator.nccl_tests import COLLECTIVES
 from astra_tacos.support.errors import ConfigError
 
+_PLACES = {"in": True, "out": False}
 Show = Callable[[dict[str, Any]], None]
 
 
@@ -34,6 +36,8 @@ Show = Callable[[dict[str, Any]], None]
     "--limit", type=click.FloatRange(min=0), help="Largest error of --check (median; share of wrong choices) in percent."
 )
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Rows of CSV files that count.")
+@click.option("--collective", type=click.Choice(COLLECTIVES), help="What files measured that do not say it.")
+@click.option("--place", type=click.Choice(list(_PLACES)), help="Take only times in place, or out of place.")
 @output_option("Write calibration.json and network files.")
 @network_option
 @json_option
@@ -51,8 +55,9 @@ def calibrate(
     astra-tacos calibrate ring.xml ring.csv all_pairs.xml all_pairs.log --output DIR
     astra-tacos calibrate run_1 run_1.log run_2 run_2.log --output DIR
 
-    Files are logs of nccl-tests or rccl-tests, or CSV with columns collective, size_bytes, time_us, nodes and gpus_per_node.
-    The last two may be missing where --network says the shape.
+    Files are logs or JSON of nccl-tests or rccl-tests, or CSV with columns collective, size_bytes, time_us, nodes and
+    gpus_per_node. The last two may be missing where --network says the shape, the first where --collective says it. Logs whose
+    results are wrong, or that lack a rank, are refused. What is left out is counted in notes.
 
     A CSV with columns shape (of a torus: 4x4x4), collective, algorithm, size_bytes and time_us fits which algorithm of MPI is the
     fastest. With --check, the share of right choices is printed.
@@ -84,14 +89,16 @@ def _programs(
     least_bytes: int | None,
     limit: float | None,
     where: tuple[str, ...],
+    collective: str | None,
+    place: str | None,
     output: Path | None,
     network_path: Path | None,
 ) -> tuple[dict[str, Any], Show]:
     """Fit pairs of programs, or of run directories, and times."""
     from astra_tacos.study.calibrator.calibration import calibrate_machine, calibrate_ns3
 
-    if checked is not None or where or limit is not None:
-        raise click.UsageError("--check, --limit and --where are for times of collectives.")
+    if checked is not None or where or limit is not None or collective is not None or place is not None:
+        raise click.UsageError("--check, --limit, --where, --collective and --place are for times of collectives.")
     if len(files) % 2:
         raise click.UsageError("Expected pairs of files: a program, and its measured times.")
     are_runs = {path.is_dir() for path in files[::2]}
@@ -114,10 +121,13 @@ def _collectives(
     least_bytes: int | None,
     limit: float | None,
     where: tuple[str, ...],
+    collective: str | None,
+    place: str | None,
     output: Path | None,
     network_path: Path | None,
 ) -> tuple[dict[str, Any], Show]:
     """Fit times of collectives, or check a calibration on them."""
+    from astra_tacos.study.calibrator.collective_times import Reading
     from astra_tacos.study.calibrator.collectives import calibrate_collectives, check_collectives
     from astra_tacos.study.calibrator.tori import calibrate_tori, check_tori, is_of_tori
 
@@ -126,17 +136,22 @@ def _collectives(
         raise click.UsageError("--where takes COLUMN=VALUE.")
     values = {name: value for name, _, value in pairs}
     of_tori = [is_of_tori(path) for path in files]
-    if any(of_tori) and (not all(of_tori) or network_path is not None):
-        raise click.UsageError("Files with shapes of tori take no other files and no --network.")
+    options = [option for option in (network_path, collective, place) if option is not None]
+    if any(of_tori) and (options or not all(of_tori)):
+        raise click.UsageError("Files with shapes of tori take no other files, and no --network, --collective and --place.")
+    reading = Reading(where=values, collective=collective, place=None if place is None else _PLACES[place])
     if checked is None:
         if limit is not None or least_bytes:
             raise click.UsageError("--limit and --from are for --check and for programs.")
         if any(of_tori):
             return calibrate_tori(files, values, output, progress), print_tori
-        return calibrate_collectives(files, network_path, values, output, progress), print_collectives
+        return calibrate_collectives(files, network_path, reading, output, progress), print_collectives
     if output is not None or network_path is not None:
         raise click.UsageError("--output and --network are for fits: --check DIR has both.")
-    check, show = (check_tori, print_choices) if any(of_tori) else (check_collectives, print_check)
-    result = check(checked, files, values, least_bytes or 0)
-    off = 1 - result["share"] if any(of_tori) else result["median"]
+    if any(of_tori):
+        result = check_tori(checked, files, values, least_bytes or 0)
+        off, show = 1 - result["share"], print_choices
+    else:
+        result = check_collectives(checked, files, reading, least_bytes or 0)
+        off, show = result["median"], print_check
     return {**result, "limit": limit, "is_within": limit is None or off <= limit / 100}, show

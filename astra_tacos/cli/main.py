@@ -13,7 +13,7 @@ from typing import NoReturn
 import click
 
 from astra_tacos.cli.shared.command import did_you_mean
-from astra_tacos.cli.shared.console import echo, make_streams_lenient, print_warnings
+from astra_tacos.cli.shared.console import echo, make_streams_lenient, print_warnings, shown
 from astra_tacos.support import temporaries
 from astra_tacos.support.errors import AstraTacosError, ReplayError, VerificationError
 from astra_tacos.support.input_file import inputs_noted
@@ -25,7 +25,7 @@ CHECK_FAILED = 1
 BAD_INPUT = 2
 _LONG_NUMBER = re.compile(r"(?<![0-9.])[0-9]{61,}")
 _LONGEST_ERROR = 570
-"""Characters, 600 with what stands before them. Of longer messages the middle is left out."""
+"""Characters as they are shown, 600 with what stands before them. Of longer messages the middle is left out."""
 
 SECTIONS = {
     "Make": {
@@ -158,6 +158,7 @@ def _answer(raised: BaseException) -> NoReturn:
 
 def _fail(message: str, status: int) -> NoReturn:
     text = _LONG_NUMBER.sub(lambda number: f"{number[0][:20]}... ({len(number[0])} digits)", " ".join(message.split()))
+    text = shown(text, sys.stderr)
     if len(text) > _LONGEST_ERROR:
         text = f"{text[: _LONGEST_ERROR * 2 // 3]} ... {text[-_LONGEST_ERROR // 3 + 5 :]}"
     with contextlib.suppress(OSError):  # where nobody can read it, the exit code still tells

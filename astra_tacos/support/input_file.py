@@ -33,6 +33,10 @@ _JSON_TRACE = re.compile(
     rb'\{\s*(?:"version"\s*:\s*"[^"]*"\s*,?\s*)?(?:"attr"\s*:\s*\[\s*\{\s*"name"\s*:|\}\s*\{\s*"(?:id|name|type)"\s*:)'
 )
 """A `GlobalMetadata` of Chakra in protobuf's JSON form, with attributes, or with a node after it."""
+_GOAL = re.compile(rb"\s*(?:(?://|#)[^\n]*\n\s*)*num_ranks[ \t]+[0-9]+\s+rank[ \t]+[0-9]+[ \t]*\{")
+_UCC = re.compile(rb"^[^\n]{0,80}?Collective:[ \t]+\S[^\n]*\n[^\n]{0,80}?Memory type:", re.MULTILINE)
+_OSU = re.compile(rb"^[^\n]{0,80}?# OSU [A-Z][^\n]* Test\b", re.MULTILINE)
+_TIMES = "times as a log of nccl-tests or rccl-tests, or CSV with columns collective, size_bytes, time_us, nodes, gpus_per_node"
 _READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
 
 _Format = tuple[Callable[[bytes], object], str, str]
@@ -66,6 +70,13 @@ _REFUSED: tuple[_Format, ...] = (
         "one of a current MSCCL++ (keys as input_chunks): make it again with that",
     ),
     _CHAKRA_JSON,
+    (
+        _GOAL.match,
+        "a schedule in GOAL, the text of LogGOPSim and ATLAHS, which names no collective",
+        "Chakra traces, an MSCCL XML or a saved schedule",
+    ),
+    (_UCC.search, "what ucc_perftest prints, which does not say its ranks", _TIMES),
+    (_OSU.search, "what an OSU micro-benchmark prints, which does not say its ranks", _TIMES),
 )
 _WORKLOADS: _Format = (
     _WORKLOAD.match,

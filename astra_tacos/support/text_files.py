@@ -307,6 +307,12 @@ def are_texts(values: object) -> TypeGuard[list[str]]:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
+def are_mappings(value: object) -> TypeGuard[dict[str, Any] | list[dict[str, Any]]]:
+    """Whether a value is a mapping, or a list of one or more."""
+    values = value if isinstance(value, list) else [value]
+    return bool(values) and all(isinstance(entry, dict) for entry in values)
+
+
 def list_value(value: object, where: str, expected: str, least: int = 0) -> list[Any]:
     """A value of a document that has to be a list, of `least` entries or more.
 
@@ -402,9 +408,10 @@ def parse_json_object(text: str, path: object) -> dict[str, Any]:
         If the text is not JSON, nested too deeply or something else than an object.
     """
     try:
-        document = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
+        document = _decoder().decode(text)
         json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text
     except json.JSONDecodeError as error:
+        refuse_json_lines(path, text)
         raise ConfigError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except _Refused as error:
         raise ConfigError(f"{path}: not valid JSON: {error}") from None
@@ -417,6 +424,65 @@ def parse_json_object(text: str, path: object) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"{path}: found {describe(document)} at the top, expected a JSON object")
     return document
+
+
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_json, parse_float=_finite)
+
+
+_JSON_LINES = re.compile(r"\s*\{[^\n]*\}[ \t]*\r?\n\s*\{")
+
+
+def refuse_json_lines(path: object, text: str) -> None:
+    """Refuse a text of one JSON object a line, where one object is expected.
+
+    Raises
+    ------
+    ConfigError
+        If it is one.
+    """
+    if _JSON_LINES.match(text):
+        raise ConfigError(f"{path}: is a log in lines of JSON, expected one JSON object")
+
+
+_BEGINS_JSON = re.compile(r'^[ \t]*(?=(?:\[\s*)?\{\s*")', re.MULTILINE)
+
+
+def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
+    """JSON objects, and lists of them, that begin a line of a text, with the numbers of their lines.
+
+    Parameters
+    ----------
+    text
+        JSON, lines of JSON, or a text with JSON in between.
+    path
+        Where the text is from, for messages.
+
+    Raises
+    ------
+    ConfigError
+        If what begins as an object with a key is none, or one has duplicate keys, is nested too deeply or has numbers that
+        are none.
+    """
+    decoder = _decoder()
+    found: list[tuple[int, Any]] = []
+    line, counted, end = 1, 0, 0
+    for begin in _BEGINS_JSON.finditer(text):
+        if begin.end() < end:
+            continue
+        line, counted = line + text.count("\n", counted, begin.end()), begin.end()
+        try:
+            value, end = decoder.raw_decode(text, begin.end())
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"{path}: not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        except _Refused as error:
+            raise ConfigError(f"{path}:{line}: not valid JSON: {error}") from None
+        except RecursionError:
+            raise ConfigError(f"{path}:{line}: not valid JSON: nested too deeply") from None
+        except ValueError:  # Python's limit on the digits of an integer
+            raise ConfigError(f"{path}:{line}: not valid JSON: a number of too many digits") from None
+        found.append((line, value))
+    return found
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -125,3 +125,11 @@ def test_long_errors_are_shortened_in_the_middle(capsys):
             _fail(message, 2)
         text = capsys.readouterr().err.removeprefix("astra-tacos: error: ").rstrip()
         assert len(text) <= expected and text[:6] == message[:6] and text.endswith("expected less"), text
+
+
+@pytest.mark.parametrize("letter", ["\x1b", "\u202e", "\U000e0001", "\udcff"])
+def test_errors_are_as_short_after_escaping(capsys, letter):
+    with pytest.raises(SystemExit):
+        _fail(f"{letter * 500}, expected less", 2)
+    line = capsys.readouterr().err
+    assert len(line) <= 600 and line.endswith("expected less\n") and line[:-1].isprintable()

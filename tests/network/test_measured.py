@@ -173,6 +173,16 @@ def test_bad_matrices_are_refused_in_one_line(tmp_path, text, message):
     assert done.stderr.count("\n") == 1 and "bad.csv" in done.stderr and message in done.stderr
 
 
+@pytest.mark.parametrize("number", ["1e-320", "5e-324", "1e300", "1e-30"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_numbers_that_no_network_holds_are_refused(tmp_path, number, which):
+    for name, text in (("good.csv", GOOD), ("bad.csv", GOOD.replace("a,0,1,2", f"a,0,{number},2"))):
+        (tmp_path / name).write_text(text)
+    done = measured(*(("bad.csv", "good.csv") if which else ("good.csv", "bad.csv")), tmp_path, "GB/s --json --output out")
+    assert done.returncode == 2 and not done.stdout and not (tmp_path / "out").exists()
+    assert done.stderr.count("\n") == 1 and f"bad.csv:2: a to b: '{number}' {'us' if which else 'GB/s'}, expected" in done.stderr
+
+
 def test_names_of_hosts_are_no_formulas(tmp_path):
     """A spreadsheet would evaluate them: as in all tables here, an apostrophe goes before such a name."""
     (tmp_path / "m.csv").write_text("host,=cmd()|x,@b,-c\n=cmd()|x,0,1,1\n@b,1,0,1\n-c,1,1,0\n")

@@ -17,6 +17,15 @@ DOCUMENT = '<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
 NCCL = '<!-- of a machine -->\n<system version="1"><cpu numaid="0"/></system>\n'
 CHAKRA = '{\n  "version": "0.0.4"\n}{\n  "id": "1",\n  "name": "a"\n}'
 CHAKRA_ATTRIBUTES = '{\n  "attr": [\n    {\n      "name": "schema",\n      "stringVal": "1.1.1"\n    }\n  ]\n}{\n  "name": "a"\n}'
+GOAL = "// ring\nnum_ranks 2\n\nrank 0 {\nl1: send 8b to 1 tag 0\n}\nrank 1 {\nl1: recv 8b from 0 tag 0\n}\n"
+UCC = (
+    "Collective:             Allreduce\nMemory type:            Cuda\nDatatype:               float32\n"
+    "Reduction:              sum\nInplace:                0\n\n       Count        Size                Time, us\n"
+    "                                 avg         min         max\n         128         512       10.05        9.98       10.11\n"
+)
+TAGGED_UCC = "".join(f"[1,0]<stdout>:{line}\n" for line in UCC.splitlines())
+OSU = "# OSU MPI-CUDA Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n4                      12.40\n"
+LINES = '{"level": "info", "msg": "start"}\n{"level": "info", "msg": "end"}\n'
 AS_JSON = "is a Chakra trace as JSON, which chakra_jsonizer writes to be looked at, expected the binary file (.et)"
 READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
 
@@ -56,6 +65,14 @@ READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
         ("c.json", "{}{\n" + '"name": "a"}', "verify", AS_JSON),
         ("c.0.et", CHAKRA_ATTRIBUTES, "inspect", AS_JSON),
         ("c.0.et", CHAKRA, "import --output o", AS_JSON),
+        ("ring.goal", GOAL, "inspect", "is a schedule in GOAL"),
+        ("ring.goal", GOAL, "calibrate", "is a schedule in GOAL"),
+        ("ring.bin", GOAL, "verify", "is a schedule in GOAL"),
+        ("ucc.log", UCC, "calibrate", "is what ucc_perftest prints"),
+        ("ucc.csv", TAGGED_UCC, "calibrate", "is what ucc_perftest prints"),
+        ("osu.txt", OSU, "calibrate", "is what an OSU micro-benchmark prints"),
+        ("s.json", LINES, "inspect", "is a log in lines of JSON, expected one JSON object"),
+        ("log.json", LINES, "calibrate", "is JSON, a mapping of level, msg in line 1, expected results of nccl-tests"),
         ("i.yaml", "infrastructure:\n  devices: []\n", "inspect", f"is an InfraGraph: {READ}"),
     ],
 )

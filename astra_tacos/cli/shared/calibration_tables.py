@@ -22,6 +22,7 @@ def print_collectives(result: dict[str, Any]) -> None:
     rows = [
         ("algorithms", "", ", ".join(f"{name} {count}" for name, count in result["algorithms"].items())),
         ("switch adds", "yes" if result["has_nvls"] else "no"),
+        *(("note", "", note) for note in result["notes"]),
     ]
     print_answer(f"up to {result['nodes']} nodes of {result['gpus_per_node']} GPUs, {result['times']} times", rows)
     _print_constants(result["constants"])
@@ -32,6 +33,8 @@ def print_collectives(result: dict[str, Any]) -> None:
 
 def print_check(result: dict[str, Any]) -> None:
     """Errors of a calibration on other times."""
+    if result["notes"]:
+        print_answer("times to check", [("note", "", note) for note in result["notes"]])
     rows = [("all", *_share(result))]
     rows += [(name, *_share(errors)) for kind in ("collective", "size", "nodes") for name, errors in result[f"by_{kind}"].items()]
     print_table("errors", _SHARES, rows)

@@ -20,7 +20,7 @@ import textwrap
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
@@ -71,6 +71,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+
+
+def shown(text: str, stream: TextIO) -> str:
+    """A line as a stream shows it: with escapes instead of characters that are not shown, or that its encoding lacks."""
+    encoding = stream.encoding or "utf-8"
+    return printable(text).encode(encoding, "backslashreplace").decode(encoding)
 
 
 def echo(text: str = "", *, is_error: bool = False) -> None:

@@ -95,6 +95,7 @@ def identify(path: Path) -> tuple[Kind, Path]:
         return Kind.TRACE, path
     if not path.exists():
         raise ConfigError(f"{path}: no such file or trace prefix, expected {_EXPECTED}")
+    refuse_foreign(path, read_begin(path, BEGIN), workloads=True)
     raise ConfigError(f"{path}: not recognised, expected {_EXPECTED}")
 
 

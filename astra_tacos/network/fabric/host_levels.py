@@ -29,7 +29,13 @@ import numpy as np
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.devices import NPU_KIND, SWITCH_KIND
 from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
-from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.network_config import (
+    MAX_BANDWIDTH_GIBPS,
+    MAX_LATENCY_NS,
+    MIN_BANDWIDTH_GIBPS,
+    Dimension,
+    NetworkConfig,
+)
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
@@ -40,6 +46,9 @@ LATENCY_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
 """Nanoseconds in each."""
 BANDWIDTH_UNITS = {"MB/s": 1e-3, "MiB/s": (1 << 20) / 1e9, "GB/s": 1.0, "GiB/s": (1 << 30) / 1e9, "Gb/s": 0.125}
 """Decimal GB/s in each."""
+_LATENCIES_NS = (1e-6, MAX_LATENCY_NS)
+_BANDWIDTHS_GBPS = (MIN_BANDWIDTH_GIBPS / GIB_PER_GB, MAX_BANDWIDTH_GIBPS / GIB_PER_GB)
+"""What an entry may be: the limits of a network, and no latency that is 0 in all but name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,10 +93,10 @@ def read_host_matrix(latency: Path, latency_unit: str, bandwidth: Path, bandwidt
     Raises
     ------
     ConfigError
-        If a file cannot be read, is no such matrix, lacks an entry or has one that is no number above 0, or they differ in hosts.
+        If a file cannot be read, is no such matrix, lacks an entry or has one out of range, or they differ in hosts.
     """
-    hosts, latency_ns = _read(latency, LATENCY_UNITS[latency_unit])
-    others, rate = _read(bandwidth, BANDWIDTH_UNITS[bandwidth_unit])
+    hosts, latency_ns = _read(latency, latency_unit, LATENCY_UNITS[latency_unit], _LATENCIES_NS)
+    others, rate = _read(bandwidth, bandwidth_unit, BANDWIDTH_UNITS[bandwidth_unit], _BANDWIDTHS_GBPS)
     odd = sorted(set(hosts) ^ set(others))
     if odd:
         where = bandwidth if odd[0] in hosts else latency
@@ -98,7 +107,7 @@ def read_host_matrix(latency: Path, latency_unit: str, bandwidth: Path, bandwidt
     return HostMatrix(f"{latency}, {bandwidth}", hosts, latency_ns, rate)
 
 
-def _read(path: Path, scale: float) -> tuple[tuple[str, ...], Floats]:
+def _read(path: Path, unit: str, scale: float, limits: tuple[float, float]) -> tuple[tuple[str, ...], Floats]:
     reader = csv.reader(read_text(path).splitlines(), skipinitialspace=True)
     columns: list[str] = []
     rows: dict[str, Floats] = {}
@@ -119,7 +128,7 @@ def _read(path: Path, scale: float) -> tuple[tuple[str, ...], Floats]:
                 raise ConfigError(f"{where}: {len(fields) - 1} entries, expected {len(columns)}, one for each host")
             rows[name] = np.array(
                 [
-                    0.0 if host == name else _entry(field, f"{where}: {name} to {host}") * scale
+                    0.0 if host == name else _entry(field, f"{where}: {name} to {host}", unit, scale, limits)
                     for host, field in zip(columns, fields[1:], strict=True)
                 ]
             )
@@ -141,11 +150,14 @@ def _check_names(path: Path, names: list[str]) -> None:
             raise ConfigError(f"{path}: host {describe(name)} in the first line, expected names, each once")
 
 
-def _entry(field: str, where: str) -> float:
+def _entry(field: str, where: str, unit: str, scale: float, limits: tuple[float, float]) -> float:
     value = parse_decimal(field)
     if value is None or not math.isfinite(value) or value <= 0:
         raise ConfigError(f"{where}: {describe(field)}, expected a number above 0")
-    return value
+    if not limits[0] <= value * scale <= limits[1]:
+        least, most = (limit / scale for limit in limits)
+        raise ConfigError(f"{where}: {describe(field)} {unit}, expected {least:.3g} to {most:.3g}")
+    return value * scale
 
 
 _ALL_ORDERS_UP_TO = 8

@@ -23,7 +23,6 @@ from astra_tacos.run.backend import PACKET
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.machine import (
-    PLACEMENT_NAMES,
     Constants,
     Errors,
     Point,
@@ -35,6 +34,7 @@ from astra_tacos.study.calibrator.machine import (
     read_measurements,
     write_calibration,
 )
+from astra_tacos.study.calibrator.nccl_tests import COLLECTIVES, PLACEMENT_NAMES
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.input_file import read_bounded
@@ -215,11 +215,14 @@ def calibrate_machine(
     npus: set[int] = set()
     with progress("reading"):
         for program, times in pairs:
-            load, measured = load_of(program), read_measurements(times)
+            load = load_of(program)
+            collective = load.collective.replace("-", "_")
+            measured = read_measurements(times, collective if collective in COLLECTIVES else None)
             points.setdefault(load.protocol, []).extend(points_of(load, measured, least_bytes))
             npus.add(load.num_npus)
-            if measured.skipped:
+            if measured.skipped and not measured.notes:
                 notes.append(f"{times}: {measured.skipped} lines have no time")
+            notes += measured.notes
     if len(npus) > 1:
         raise ConfigError(f"programs are for {', '.join(map(str, sorted(npus)))} GPUs, expected one machine")
     rows, every, others = [], [], []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from astra_tacos.network.network_config import MAX_NPUS, Dimension, error_line, 
 from astra_tacos.run.system import default_system
 from astra_tacos.solver.first_use import Progress, silent
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Work
-from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
+from astra_tacos.study.calibrator.collective_times import CollectiveTime, Reading, read_collectives
 from astra_tacos.study.calibrator.machine import (
     CALIBRATION_FILE,
     Errors,
@@ -166,7 +166,7 @@ _UNKNOWN = 0.9
 
 
 def calibrate_collectives(
-    paths: Sequence[Path], network: Path | None, where: Mapping[str, str], output: Path | None, progress: Progress = silent
+    paths: Sequence[Path], network: Path | None, reading: Reading, output: Path | None, progress: Progress = silent
 ) -> dict[str, Any]:
     """Fit the constants of a machine to times of its collectives, and write them with a network.
 
@@ -176,8 +176,8 @@ def calibrate_collectives(
         Logs and CSV files.
     network
         Says the shape where the files do not, that GPUs of a node are a mesh (FullyConnected), and that a switch adds.
-    where
-        Values of columns that rows of CSV files must have.
+    reading
+        How the files are read; its shape is that of the network.
     output
         The directory to write; None for none.
     progress
@@ -191,11 +191,12 @@ def calibrate_collectives(
         is_mesh = bool(config.dimensions) and config.dimensions[0].block == COMPLETE
         has_nvls = True if config.reducing else None
     with progress("reading"):
-        rows = [row for path in paths for row in read_collectives(path, shape, where)]
+        measured = read_collectives(paths, replace(reading, shape=shape))
+        rows = measured.rows
     with progress("fitting"):
         fitted = fit_collectives(rows, has_nvls=has_nvls, is_mesh=is_mesh)
         others, differs = _left_out(rows, fitted.model)
-    result = _result(rows, fitted, others, differs)
+    result = _result(rows, fitted, others, differs) | {"notes": measured.notes}
     system = default_system(sum(result[name] > 1 for name in ("nodes", "gpus_per_node")))
     files = {
         "system.json": json.dumps(system, indent=2) + "\n",
@@ -204,7 +205,7 @@ def calibrate_collectives(
     return write_calibration(output, result, files)
 
 
-def check_collectives(folder: Path, paths: Sequence[Path], where: Mapping[str, str], least_bytes: int) -> dict[str, Any]:
+def check_collectives(folder: Path, paths: Sequence[Path], reading: Reading, least_bytes: int) -> dict[str, Any]:
     """Errors of a calibration on other times: `median`, `p90`, `worst`, by collective, size and nodes, and each row.
 
     Raises
@@ -213,7 +214,8 @@ def check_collectives(folder: Path, paths: Sequence[Path], where: Mapping[str, s
         If the directory has no calibration of collectives, or a file no times.
     """
     model, shape = _read(folder / CALIBRATION_FILE)
-    rows = [row for path in paths for row in read_collectives(path, shape, where) if row.size_bytes >= least_bytes]
+    measured = read_collectives(paths, replace(reading, shape=shape))
+    rows = [row for row in measured.rows if row.size_bytes >= least_bytes]
     if not rows:
         raise ConfigError(f"no times of {format_size(least_bytes)} or more, expected some to check")
     with np.errstate(over="ignore"):
@@ -235,6 +237,7 @@ def check_collectives(folder: Path, paths: Sequence[Path], where: Mapping[str, s
             asdict(row) | {"predicted_us": time, "by": algorithm, "error": error}
             for row, time, algorithm, error in zip(rows, times.tolist(), algorithms, errors, strict=True)
         ],
+        "notes": measured.notes,
     }
 
 

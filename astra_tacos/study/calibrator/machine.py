@@ -12,11 +12,12 @@ in one direction: thread blocks limit programs of few of them, links those of ma
 to logarithms of times, so that errors are relative. Programs of one depth do not tell the launch from the steps: it is typical
 then.
 
-Times of programs are read from CSV, or from what nccl-tests and rccl-tests print.
+Times of programs are read from CSV, or from what nccl-tests and rccl-tests write.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
+from astra_tacos.study.calibrator.nccl_tests import PLACEMENT_NAMES, Placement, read_tests, was_checked
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
@@ -57,14 +59,6 @@ def constants_of(path: Path, found: Mapping[str, FittedConstant], names: Collect
     return {name: found[name].value for name in names}
 
 
-Placement = bool | None
-"""In place (True), out of place (False), or not said (None)."""
-
-PLACEMENT_NAMES: dict[Placement, str] = {True: "in place", False: "out of place", None: "of a placement that is not said"}
-_LOG_COLUMNS = ["size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong"]
-"""Columns of nccl-tests (`src/common.cu`), for logs without their head."""
-
-
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """Times of one program.
@@ -77,11 +71,14 @@ class Measurements:
         By placement of the buffers: times in us by size of the buffer in bytes, sizes ascending.
     skipped
         Times that are missing, such as those of a run that was stopped.
+    notes
+        What was left out of a log, counted and named.
     """
 
     path: Path
     times_us: dict[Placement, dict[int, float]]
     skipped: int
+    notes: tuple[str, ...] = ()
 
     def for_program(self, placements: tuple[bool, ...]) -> list[tuple[Placement, int, float]]:
         """Placement, size and time of all measurements that belong to a program for these placements.
@@ -98,54 +95,81 @@ class Measurements:
         return [(place, size, time) for place in found for size, time in self.times_us[place].items()]
 
 
-def read_measurements(path: Path) -> Measurements:
+def read_measurements(path: Path, collective: str | None = None) -> Measurements:
     """Read a table of times; of several times of one size and placement, the first counts.
 
     A CSV has a column `size` (or `size_bytes`), and one of times or two: names that say `inplace` or `in_place`, and
     `outofplace` or `out_of_place`, tell them apart. Of two columns without such a name, the first is out of place, as in the logs
     of nccl-tests. A column `inplace` says the placement of each row.
 
+    Parameters
+    ----------
+    path
+        CSV, or what nccl-tests or rccl-tests wrote.
+    collective
+        What the program computes, by the name of a test: times of other tests do not count. None to take all.
+
     Raises
     ------
     ConfigError
-        If the file cannot be read, or has no line with a size and a time.
+        If the file cannot be read, says that results are wrong, or has no line with a size and a time.
     """
+    text = read_text(path)
     found: dict[Placement, dict[int, float]] = {}
-    skipped = 0
-    columns: _Columns | None = None
-    for line in read_text(path).splitlines():
-        is_table = "," in line
-        fields = [field.strip() for field in (line.split(",") if is_table else line.lstrip("# ").split())]
-        if (head := _Columns.of(fields)) is not None:
-            columns = head
-            continue
-        if line.lstrip().startswith("#") or (is_table and columns is None):
-            continue
-        columns = columns or _Columns.of(_LOG_COLUMNS)
-        assert columns is not None
-        size = parse_whole(fields[columns.size]) if columns.size < len(fields) else None
-        if size is None or size <= 0 or (not is_table and len(fields) <= columns.times[0][1]):
-            continue
-        for placement, at in columns.times:
-            time = parse_decimal(fields[at]) if at < len(fields) else None
-            if time is None or not time > 0:
-                skipped += placement is not True or len(columns.times) == 1  # nccl-tests leaves out times in place
-                continue
-            found.setdefault(columns.placement_of(fields, placement), {}).setdefault(size, float(time))
+    notes: list[str] = []
+    if (tests := read_tests(path, text, collective)) is not None:
+        others = Counter(time.collective for time in tests.times if collective and time.collective not in ("", collective))
+        for time in tests.times:
+            if time.collective not in others:
+                found.setdefault(time.placement, {}).setdefault(time.size_bytes, time.time_us)
+        skipped, left = len(tests.missing), tests.notes()
+        left += [f"times left out: {count} of {name}, expected {collective}" for name, count in others.items()]
+        notes = [f"{path}: {note}" for note in left]
+    else:
+        skipped = _read_table(path, text, found)
     if not found:
         raise ConfigError(
             f"{path}: has no line with a size and a time, expected CSV with columns size,time or a log of nccl-tests"
         )
-    return Measurements(path, {place: dict(sorted(times.items())) for place, times in found.items()}, skipped)
+    times_us = {place: dict(sorted(times.items())) for place, times in found.items()}
+    return Measurements(path, times_us, skipped, tuple(notes))
+
+
+def _read_table(path: Path, text: str, found: dict[Placement, dict[int, float]]) -> int:
+    """Take the times of a CSV; returns how many are missing."""
+    skipped = 0
+    columns: _Columns | None = None
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = [field.strip() for field in line.split(",")]
+        if (head := _Columns.of(fields)) is not None:
+            columns = head
+            continue
+        if line.lstrip().startswith("#") or columns is None:
+            continue
+        size = parse_whole(fields[columns.size]) if columns.size < len(fields) else None
+        if size is None or size <= 0:
+            continue
+        checked = [was_checked(f"{path}:{number}", fields[at]) for at in columns.wrong if at < len(fields)]
+        for placement, at in columns.times:
+            time = parse_decimal(fields[at]) if at < len(fields) else None
+            if time is None or not time > 0 or not all(checked):
+                skipped += placement is not True or len(columns.times) == 1  # nccl-tests leaves out times in place
+                continue
+            found.setdefault(columns.placement_of(fields, placement), {}).setdefault(size, float(time))
+    return skipped
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Where the columns of a table are: the size, times with their placement, and the placement of each row (None: not said)."""
+    """Where the columns of a table are: the size, times with their placement, the placement of each row (None: not said).
+
+    And counts of wrong results.
+    """
 
     size: int
     times: tuple[tuple[Placement, int], ...]
     row_placement: int | None
+    wrong: tuple[int, ...]
 
     @classmethod
     def of(cls, fields: list[str]) -> _Columns | None:
@@ -158,7 +182,8 @@ class _Columns:
             times = [(False, times[0][1]), (True, times[1][1])]
         elif any(placement is True for placement, _ in times):
             times = [(placement or False, at) for placement, at in times]
-        return cls(names.index("size"), tuple(times), names.index("inplace") if "inplace" in names else None)
+        wrong = tuple(at for at, name in enumerate(names) if name.lstrip("#") == "wrong")
+        return cls(names.index("size"), tuple(times), names.index("inplace") if "inplace" in names else None, wrong)
 
     def placement_of(self, fields: list[str], placement: Placement) -> Placement:
         """The placement of a time of a row."""

@@ -137,6 +137,7 @@ DERIVED = {
 MAX_POINTS = 1_000_000
 _BLOCKS = ("grid", "zip", "list")
 MAX_VALUES = 1_000_000
+_EXACT_COUNT = 1e15
 _SIZE = "size"
 _NUMBERED = ("chunks_per_npu", "max_sends", "trials", "seed", "budget", "reduce_bandwidth", "root", _SIZE)
 """Keys of `point` whose values can be a range."""
@@ -391,7 +392,7 @@ def _range(mapping: Mapping[str, Any], where: str, of_sizes: bool) -> list[float
         raise ConfigError(f"{place} is {describe(mapping[key])}, expected a number above 0")
     length = (last - first) / step + 1 + _ROUNDING
     _check_count(length, where)
-    return [_exact(first + index * step) for index in range(int(length))]
+    return [_exact(first + index * step) for index in range(math.floor(length))]
 
 
 def _powers(first: float, last: float, factor: float, where: str) -> list[float]:
@@ -421,5 +422,6 @@ def _exact(number: float) -> float:
 
 
 def _check_count(count: float, where: str) -> None:
-    if count > MAX_VALUES:
-        raise ConfigError(f"{where} gives {count:,.0f} values, expected at most {MAX_VALUES:,}")
+    if count >= MAX_VALUES + 1:
+        found = f"{math.floor(count):,}" if count < _EXACT_COUNT else f"{count:.3g}"
+        raise ConfigError(f"{where} gives {found} values, expected at most {MAX_VALUES:,}")

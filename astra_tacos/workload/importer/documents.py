@@ -16,8 +16,8 @@ from typing import Any
 
 from astra_tacos.run.trace.scan import FREE_UNPACKED_BYTES, MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO, read_file
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.input_file import refuse_json_trace
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.input_file import BEGIN, refuse_json_trace
+from astra_tacos.support.text_files import describe, refuse_json_lines
 
 _MOST_MEMBERS = 100_000
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
@@ -100,6 +100,7 @@ def _parsed(name: str, data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data, strict=False)  # PyTorch does not escape tabs in names
     except (ValueError, RecursionError) as error:
+        refuse_json_lines(name, data[:BEGIN].decode(errors="replace"))
         raise ConfigError(f"{name}: not valid JSON: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{name}: found {describe(content)[:40]} at the top, expected a JSON object")

@@ -73,7 +73,7 @@ def test_constants_are_found_again(tmp_path):
 
 
 def test_tables_and_logs(tmp_path):
-    log = "# nThread 1\n#  size count type redop root  time algbw busbw\n  1024  256 float sum -1  12.5 0.1 0.1 0\n"
+    log = "# nThread 1\n#  size count type redop root  time algbw busbw #wrong\n  1024  256 float sum -1  12.5 0.1 0.1 0\n"
     (tmp_path / "log").write_text(log + "  2048  512 float sum -1  Test timeout\n garbage\n")
     (tmp_path / "csv").write_text("time,size\n12.5,1024\n,2048\n13,1024\n")
     for name in ("log", "csv"):

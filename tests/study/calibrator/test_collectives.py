@@ -14,7 +14,7 @@ from helpers.peers import peers
 
 from astra_tacos import ConfigError, read_network
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel, Work
-from astra_tacos.study.calibrator.collective_times import CollectiveTime, read_collectives
+from astra_tacos.study.calibrator.collective_times import CollectiveTime, Reading, read_collectives
 from astra_tacos.study.calibrator.collectives import errors_of_rows, fit_collectives
 
 PEERS, WHY_NONE = peers("measured_h100/collectives.csv")
@@ -116,19 +116,19 @@ def test_a_log(tmp_path):
     path.write_text(
         HEAD + ROW + "# Out of bounds values : 0 OK\n" + HEAD.replace("all_gather", "alltoall") + ROW.replace("1024", "0")
     )
-    found = read_collectives(path, None, {})
+    found = read_collectives([path], Reading()).rows
     assert [(row.collective, row.nodes, row.gpus, row.size_bytes, row.time_us) for row in found] == [
         ("all_gather", 2, 2, 1024, 12.5), ("all_gather", 2, 2, 1024, 11.5)]  # fmt: skip
     assert found[0].source == f"{path}:8"
 
 
 WRONG_LOGS = {
-    HEAD.replace("#       size", "#  bytes") + ROW: ":8: a time before the line that names columns",
-    HEAD.replace("# Coll", "# coll") + ROW: ":8: a time before the line that names the collective",
-    HEAD + ROW[:40] + "\n": ":8: has 6 fields, expected 13",
+    HEAD.replace("#       size", "#  bytes") + ROW: ":6: names columns bytes, count, type",
+    HEAD.replace("# Coll", "# coll") + ROW: ":8: a time before a line that names the test",
+    HEAD + ROW[:40] + "\n": "has no times (times missing: 1, the first at",
     HEAD.replace("(us)", "(ms)") + ROW: ":7: times are not in us",
     HEAD + ROW.replace("12.5", "-3"): ":8: time is '-3', expected microseconds",
-    HEAD.replace("all_gather", "gather") + ROW: ":1: collective 'gather', expected one of",
+    HEAD.replace("all_gather", "gather") + ROW: "has no times (times left out: 2 of gather",
     HEAD.replace("Rank ", "rank ") + ROW: ":8: no line of the log says the ranks",
     HEAD.replace("Pid 3 on node-2", "Pid 3 on node-1") + ROW: ":8: 4 ranks on 2 hosts, expected as many",
     HEAD: "has no times",
@@ -152,13 +152,13 @@ WRONG_TABLES = {
 def test_wrong_files_are_refused_by_line(tmp_path, text, message):
     (tmp_path / "times").write_text(text)
     with pytest.raises(ConfigError) as refused:
-        read_collectives(tmp_path / "times", None, {})
+        read_collectives([tmp_path / "times"], Reading())
     assert message in str(refused.value)
 
 
 def test_rows_that_count(tmp_path):
     (tmp_path / "times").write_text(CSV + "a,1,8,allreduce,,8,1,\nb,1,8,all-gather,nvlstree,8,2,N/A\nb,1,8,all_gather,,0,2,2\n")
-    found = read_collectives(tmp_path / "times", None, {"machine": "b"})
+    found = read_collectives([tmp_path / "times"], Reading(where={"machine": "b"})).rows
     assert [(row.collective, row.algorithm, row.time_us) for row in found] == [("all_gather", "nvls", 2.0)]
 
 
@@ -197,7 +197,7 @@ def test_a_measured_machine():
 
     Send-Receive is not: docs/calibrate.md says so.
     """
-    rows = read_collectives(PEERS[0], None, {})
+    rows = read_collectives(PEERS, Reading()).rows
     model = fit_collectives([row for row in rows if row.size_bytes <= 1 << 28], has_nvls=True).model
     errors = np.abs(errors_of_rows(model, [row for row in rows if row.size_bytes > 1 << 28]))
     assert np.median(errors) < 0.05
@@ -212,7 +212,7 @@ def test_published_logs():
     counts = {}
     for path in LOGS:
         try:
-            counts[path.name.split(".")[0][-24:]] = len(read_collectives(path, None, {}))
+            counts[path.name.split(".")[0][-24:]] = len(read_collectives([path], Reading()).rows)
         except ConfigError as error:
             assert "has no times" in str(error)
     assert len(counts) == len(LOGS) - 1 and min(counts.values()) >= 10

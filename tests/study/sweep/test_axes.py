@@ -100,6 +100,8 @@ WRONG = """
 {a: {from: 0, to: 2, factor: 2}} | axes.a.from is 0, expected a number above 0, as there is a factor
 {a: {from: 0, to: 2, count: 1}} | axes.a.count is 1, expected a whole number from 2 on
 {a: {from: 1, to: 1.0e+300, factor: 1.0000001}} | axes.a gives 1,000,001 values, expected at most 1,000,000
+{a: {from: 1, to: 1000001, step: 1}} | axes.a gives 1,000,001 values, expected at most 1,000,000
+{a: {from: 0, to: 1.0e+300, step: 1}} | axes.a gives 1e+300 values, expected at most 1,000,000
 {a: &r {from: 1, to: 40, step: 1}, b: *r, c: *r, d: *r} | axes makes 2,560,000 points, expected at most 1,000,000
 {size: ["1MiB:x"]} | axes.size[0]: found 'x', expected bytes such as 4096, 64MiB or 1GB
 {size: "9MiB:1MiB"} | axes.size: found '9MiB:1MiB', expected the smaller size first
@@ -112,3 +114,8 @@ def test_what_is_wrong_is_told_with_key_and_value(case):
     with pytest.raises(ConfigError) as caught:
         axes(yaml.safe_load(text))
     assert str(caught.value) == f"s.yml: {message}"
+
+
+def test_as_many_values_as_there_may_be():
+    """A range of exactly so many is taken: "gives 1,000,000 values, expected at most 1,000,000" is no reason."""
+    assert axes({"a": {"from": 1, "to": 1_000_000, "step": 1}}).num_combinations == 1_000_000
