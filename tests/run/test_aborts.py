@@ -1,4 +1,4 @@
-"""What stock ASTRA-sim aborts at: 212 replays of random runs were compared with the real programs (12 of them were "may abort")."""
+"""What stock ASTRA-sim aborts at: as the real programs did in 212 replays of random runs (12 of them "may abort")."""
 
 from __future__ import annotations
 
