@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import collected, compile_ahead, echo, plus_or_minus, print_json
 from astra_tacos.cli.shared.options import (
@@ -116,9 +117,11 @@ def compare(
     paths = files.write(rows)
     if as_json:
         print_json(comparison_result(rows, paths) | network.carried_error)
-        return
-    print_comparison(rows, clock.name, tuple(each.name for each in candidates), verbose=verbose)
-    if network.error is not None:
-        echo(f"times of the network: {plus_or_minus(network.error)}")
-    for path in paths:
-        echo(f"written: {path}")
+    else:
+        print_comparison(rows, clock.name, tuple(each.name for each in candidates), verbose=verbose)
+        if network.error is not None:
+            echo(f"times of the network: {plus_or_minus(network.error)}")
+        for path in paths:
+            echo(f"written: {path}")
+    if any(row.refusal for row in rows if row.synthesizer in {each.name for each in candidates}):
+        raise click.exceptions.Exit(CHECK_FAILED)

@@ -86,7 +86,8 @@ def export(
         print_json(about | written.figures | {"notes": list(written.notes)})
         return
     rows: list[tuple[str, ...]] = [("files", str(written.path)), *([("start", written.command)] if written.command else [])]
-    print_answer(f"{schedule} as {exporter.summary}", rows)
+    rows += [("times", written.exactness)] if written.exactness else []
+    print_answer(f"{schedule} as {exporter.summary.partition(':')[0]}", rows)
     print_notes(written.notes, verbose=verbose)
 
 

@@ -110,8 +110,13 @@ def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> N
     if as_json:
         print_json(result)
         return
-    blocks = ("in thread blocks", format_time(result["in_thread_blocks_ns"]), "if every thread block does one step at a time")
+    in_blocks_ns = result["in_thread_blocks_ns"]
+    blocks = (
+        ()
+        if in_blocks_ns is None
+        else (("in thread blocks", format_time(in_blocks_ns), "if every thread block does one step at a time"),)
+    )
     files = file_rows(Path(result["output"]), command)
-    print_answer(synthesis_title(result), [*synthesis_summary(result), blocks, *files])
+    print_answer(synthesis_title(result), [*synthesis_summary(result), *blocks, *files])
     checks = ("checks", "program and schedule verified; the replay takes exactly the predicted time")
     print_notes(result["notes"], [*synthesis_rows(result), checks], verbose=verbose)

@@ -92,6 +92,18 @@ def make_collective(
     return COLLECTIVES[name](num_npus, size_bytes, chunks_per_npu, **choices)
 
 
+def size_as_run(name: str, num_members: int, size_bytes: int) -> int:
+    """The bytes that ASTRA-sim runs a collective as: a byte for each member where the buffer has fewer, and its parts are shared.
+
+    Parameters
+    ----------
+    name, num_members, size_bytes
+        The collective, its NPUs, and the size that is asked for.
+    """
+    is_shared = name in ("all-reduce", "reduce-scatter", "all-to-all", "scatter")
+    return max(size_bytes, num_members) if is_shared and size_bytes > 0 else size_bytes
+
+
 def _checked_members(name: str, num_npus: int, found: Sequence[int], root: int | None) -> list[int]:
     """The members in ascending order, if they are NPUs and the root is one of them."""
     members = sorted(found)

@@ -6,7 +6,7 @@ A program is proven, then made a schedule: its messages over the channels of a n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_siz
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import format_size
+from astra_tacos.synthesizer.on_fabrics import network_of_pairs, over_devices
 from astra_tacos.verifier.program import ProvenProgram, prove
 
 
@@ -36,11 +37,12 @@ class Converted:
     schedule
         The schedule: every message starts as early as its links, in the order of the program, and what it carries allow.
     in_blocks_ns
-        What the program takes if each thread block also does its steps one after another, as on a GPU.
+        What the program takes if each thread block also does its steps one after another, as on a GPU; None on a graph with
+        devices that forward.
     """
 
     schedule: Schedule
-    in_blocks_ns: int
+    in_blocks_ns: int | None
 
 
 def collective_of(proven: ProvenProgram, size_bytes: int) -> Collective:
@@ -62,6 +64,7 @@ def convert(
     """The schedule of a program on a network.
 
     A message between NPUs without a channel is passed on along a shortest path. What an NPU has already is not sent to it again.
+    Over devices that forward, chunks of a message take fixed routes one by one.
 
     Parameters
     ----------
@@ -83,10 +86,18 @@ def convert(
     """
     if proven.why_no_schedule:
         raise SynthesisError(f"{proven.path}: {proven.why_no_schedule}, which no schedule expresses")
-    if proven.num_ranks != topology.num_npus:
+    if proven.num_ranks != topology.num_endpoints:
         ranks = proven.num_ranks
-        raise ConfigError(f"{proven.path}: has {ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
+        raise ConfigError(
+            f"{proven.path}: has {ranks} ranks, {topology.name} has {topology.num_endpoints} NPUs, expected as many"
+        )
     collective = collective_of(proven, size_bytes)
+    if topology.forwarding:
+        of_pairs = convert(proven, network_of_pairs(topology), size_bytes, link_model, reduce_bandwidth_gbps).schedule
+        members = np.arange(proven.num_ranks, dtype=np.int32)
+        collective = replace(collective, num_npus=topology.num_npus, members=members)
+        timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
+        return Converted(over_devices(topology, collective, timing, of_pairs), None)
     timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
     largest = int(collective.class_size_bytes[-1])
     message = messages_of(proven.program)
@@ -205,7 +216,7 @@ class Candidate:
         proven = self.proven
         if proven.collective != collective.name:
             return f"is of {proven.collective}, not of {collective.name}"
-        if collective.members is not None or proven.num_ranks != collective.num_npus:
+        if not np.array_equal(collective.member_npus, np.arange(proven.num_ranks)):
             return f"is for {proven.num_ranks} NPUs, not for {collective.num_members} of {collective.num_npus}"
         if proven.root != collective.root:
             return f"has the root {proven.root}, not {collective.root}"

@@ -41,6 +41,11 @@ class Exported:
         """The shell command to continue with, "" if there is none."""
         return ""
 
+    @property
+    def exactness(self) -> str:
+        """Whether ASTRA-sim takes the predicted time for it, "" where that is no question."""
+        return ""
+
 
 Result = TypeVar("Result", bound=Exported)
 

@@ -25,6 +25,7 @@ from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.replayer.astra_sim import LOGGING
 from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE
 from astra_tacos.run.backend import (
     BACKENDS,
@@ -102,9 +103,10 @@ def write_run_script(
     comments += [_one_line(note)] if note else []
     options = ["--network-configuration=network.yml", _MEMORY]
     options += [f"--comm-group-configuration={_GROUPS}"] if has_groups else []
-    options = [*options, f"--logging-folder={LOG}"]
+    options = [*options, f"--logging-folder={LOG}", "--logging-configuration=/dev/stdin"]
     path = directory / SCRIPT
-    _write_script(path, workload, comments, "a program that this script names", options, _refusals(network, binaries))
+    refusals = _refusals(network, binaries)
+    _write_script(path, workload, comments, "a program that this script names", options, refusals, LOGGING)
 
 
 _REFUSE = 'refuse() { echo "$0: $ASTRA_SIM_BIN cannot run this directory: $1" >&2; exit 2; }'
@@ -171,7 +173,7 @@ def write_ns3_script(path: Path, workload: str, groups: str | None = None) -> No
 
 
 def _write_script(
-    path: Path, workload: str, comments: Sequence[str], program: str, options: Sequence[str], refusals: str = ""
+    path: Path, workload: str, comments: Sequence[str], program: str, options: Sequence[str], refusals: str = "", stdin: str = ""
 ) -> None:
     """Write a script that starts a program in its own directory.
 
@@ -189,10 +191,13 @@ def _write_script(
         Options of the program after those of the workload and the system.
     refusals
         Commands that refuse programs, run in the directory.
+    stdin
+        What the program reads from its standard input; "" for nothing.
     """
     check_script_name(workload)
     remarks = "\n".join(f"# {comment}" for comment in comments)
     arguments = " \\\n  ".join(options)
+    given = f" <<'END'\n{stdin}END" if stdin else ""
     path.write_text(
         f"""#!/bin/sh
 {remarks}
@@ -206,7 +211,7 @@ CDPATH='' cd -- "$(dirname -- "$0")"
 {refusals}exec "$ASTRA_SIM_BIN" \\
   --workload-configuration={shlex.quote(workload)} \\
   --system-configuration=system.json \\
-  {arguments} "$@"
+  {arguments} "$@"{given}
 """,
         encoding="utf-8",
         errors="surrogateescape",

@@ -185,6 +185,14 @@ class StandInDirectory(Exported):
         """How to start ASTRA-sim on it."""
         return f"ASTRA_SIM_BIN=.../{CONGESTION_AWARE.binary} {shlex.quote(str(self.path / SCRIPT))}"
 
+    @property
+    def exactness(self) -> str:
+        """Whether ASTRA-sim takes the predicted time, else by how much a hop may be off."""
+        if self.is_exact:
+            return "exact: ASTRA-sim takes the predicted time"
+        off = f"a hop may be up to {format_time(self.error_ns)} off" if self.error_ns else "sends wait for others there"
+        return f"not exact: {off}"
+
 
 def why_no_stand_in(schedule: Schedule) -> str | None:
     """What of a schedule a stand-in run cannot have; None if it can."""
@@ -228,7 +236,7 @@ def rank_map(topology: Topology, device: Ints) -> dict[str, Any]:
 
 EXPORTER = Exporter(
     name="stand-in",
-    summary="a run of stock ASTRA-sim in which every device is a rank: exact for unequal links and devices that forward",
+    summary="a run of stock ASTRA-sim in which every device is a rank: exact where all links have one latency",
     writes="directory",
     suffix="_stand_in",
     write=_write,

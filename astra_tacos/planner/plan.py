@@ -36,6 +36,7 @@ from astra_tacos.planner.written_run import COLUMNS, WrittenRun, node_rows, writ
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.native_share import why_idle, why_incomplete
 from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
+from astra_tacos.run.aborts import aborts_of
 from astra_tacos.run.backend import binaries_for, choose_backend
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
@@ -322,7 +323,7 @@ class _Planning:
             exposed_before_ns=None if before.outcome is None else int(before.outcome.exposed_comm_ns.max()),
             exposed_ns=int(after.exposed_comm_ns.max()),
             cases=case_figures(workload, best.solutions, before, after),
-            notes=self._notes(solutions),
+            notes=(*self._notes(solutions), *(f"ASTRA-sim aborts here: {why}" for why in aborts_of(best.run, after))),
             native=self.native,
             bound=bound,
             messages=MessageCounts(self.limit, messages_before, after.num_messages),

@@ -22,6 +22,19 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory
 
 BINARY_VARIABLE = "ASTRA_SIM_BIN"
+LOGGING = """[[sink]]
+name = "none"
+type = "null_sink_mt"
+
+[[logger]]
+name = "workload"
+sinks = ["none"]
+level = "info"
+"""
+"""A logging configuration with which ASTRA-sim prints the line of a rank at once.
+
+Without one a second thread prints, and an abort at the end (lint: G10) loses what that thread has not printed.
+"""
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TROUBLE = re.compile(r"critical|error|assert|terminate|what\(\)|\[\w*E\w*\]", re.IGNORECASE)
@@ -136,6 +149,9 @@ def run_astra_sim(
         else:
             options["network-configuration"] = inputs.network.absolute()
             options["logging-folder"] = (scratch / "log").absolute()
+            logging = scratch / "logging.toml"
+            logging.write_text(LOGGING, encoding="utf-8")
+            options["logging-configuration"] = logging.absolute()
             if groups is not None:
                 options["comm-group-configuration"] = groups.absolute()
         command = [str(binary), *(f"--{name}={value}" for name, value in options.items())]

@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from astra_tacos.report.csv_table import write_table
+from astra_tacos.run.aborts import aborts_of
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
@@ -102,7 +103,7 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
     Where classes of ranks are replayed, lists by rank have an entry a class, and so has `links`. `ranks` is the rank that stands
     for each, `num_ranks` the number of all ranks.
     """
-    owners = run.workload.owners
+    owners, aborts = run.workload.owners, aborts_of(run, outcome)
     classes = {} if owners is None else {"num_ranks": run.network.num_npus, "ranks": owners.tolist()}
     return {
         "workload": run.workload.prefix,
@@ -111,7 +112,8 @@ def run_result(run: Run, outcome: RunOutcome, recording: Recording) -> dict[str,
         "approximate": bool(outcome.approximate),
         "approximations": list(outcome.approximate),
         "beyond_astra_sim": list(outcome.backend.refusals(run.network)),
-        "exact_to": None if outcome.approximate else outcome.backend.exact_to(run.network),
+        "astra_sim_aborts": list(aborts),
+        "exact_to": None if outcome.approximate or aborts else outcome.backend.exact_to(run.network),
         "replaced": [(int(run.workload.owner[row]), int(run.workload.node_id[row])) for row in outcome.replaced.tolist()],
         "end_ns": outcome.end_ns,
         "finish_ns": outcome.finish_ns.tolist(),
@@ -218,6 +220,8 @@ def run_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
         *([("ranks of a class", f"{alike:,}", "do the same at the same times")] if "ranks" in result else []),
         ("judged by", result["backend"], _exactness(result)),
     ]
+    if result["astra_sim_aborts"]:
+        rows.insert(0, ("ASTRA-sim aborts here", "", "; ".join(result["astra_sim_aborts"])))
     if result["beyond_astra_sim"]:
         rows.append(("not in stock ASTRA-sim", "", "; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import make_collective
+from astra_tacos.collective import make_collective, size_as_run
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.candidate import Candidate
 from astra_tacos.network.network_config import NetworkConfig
@@ -97,7 +97,8 @@ class Comparison:
 
     def _of_size(self, size: int) -> Collective:
         if size not in self._collectives:
-            what = self.collective, self.topology.num_npus, size, self.options.first_chunks, self.root, self.topology.endpoints
+            as_run = size_as_run(self.collective, self.topology.num_endpoints, size) if self.options.chooses_chunks else size
+            what = self.collective, self.topology.num_npus, as_run, self.options.first_chunks, self.root, self.topology.endpoints
             self._collectives[size] = make_collective(*what)
         return self._collectives[size]
 
@@ -132,7 +133,7 @@ class Comparison:
             return replace(self._blank(size, name), refusal=str(error))
         figures = certify(schedule, ()) | searched | self._timed(size, timed.time_ns)
         figures |= {"made_by": figures["synthesizer"], "notes": "; ".join(filter(None, (*timed.notes, remark)))}
-        figures |= {"seconds": seconds, "verified": self.checks, "synthesizer": name}
+        figures |= {"seconds": seconds, "verified": self.checks, "synthesizer": name, "size_bytes": size}
         figures |= _printed([(each.binary, each.time_ns) for each in timed.prints])
         figures |= {"packets_ns": None if timed.level is None else timed.level.time_ns}
         return CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.bounds.symmetric import certify_symmetric
-from astra_tacos.collective import make_collective
+from astra_tacos.collective import make_collective, size_as_run
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.export.exporter import Exported
@@ -46,7 +46,7 @@ class Request:
         Name of the collective: a key of `COLLECTIVES`, or `all-to-allv`.
     size_bytes
         The `comm_size` of a workload node in bytes (All-Gather, Gather: the shard of one NPU; else the whole buffer). 0 for an
-        all-to-allv.
+        all-to-allv. Where the search chooses the number of chunks, fewer bytes than NPUs become a byte for each, as in ASTRA-sim.
     root
         Root of a rooted collective; None for NPU 0.
     part_bytes
@@ -94,6 +94,9 @@ class Request:
             raise ConfigError(f"sketch: schedules under a sketch are not compared on the {self.backend} backend")
         if self.helpers and self.part_bytes is not None:
             raise ConfigError("helpers: all NPUs of an all-to-allv take part, expected none")
+        if self.options.chooses_chunks:
+            as_run = size_as_run(self.collective, self.network.num_npus - len(self.helpers), self.size_bytes)
+            object.__setattr__(self, "size_bytes", as_run)
         if self.sketch is not None and self.sketch.chunks is not None and self.options.chooses_chunks:
             object.__setattr__(self, "options", replace(self.options, chunks_per_npu=self.sketch.chunks))
 

@@ -100,13 +100,13 @@ def test_output_directory_and_reproducible_figures(network):
 
 
 def test_sizes_out_of_reach_are_refusals_too(network):
-    done = compare(f"--network {network} --sizes 2,1MiB --synthesizers tacos --json")
+    done = compare(f"--network {network} --sizes 2,1MiB --chunks-per-npu 1 --synthesizers tacos --json")
     rows = [row for row in json.loads(done.output)["rows"] if row["synthesizer"] == "tacos"]
     assert "2 bytes in 4 chunks" in rows[0]["refusal"]
     assert rows[1]["refusal"] == ""
-    table = compare(f"--network {network} --sizes 2,1MiB --synthesizers tacos --verbose").output
+    table = compare(f"--network {network} --sizes 2,1MiB --chunks-per-npu 1 --synthesizers tacos --verbose").output
     assert "- tacos at 2 B: all-reduce: 2 bytes in 4 chunks" in table
-    assert compare(f"--network {network} --sizes 2 --synthesizers tacos --plot none.svg").exit_code == 0
+    assert compare(f"--network {network} --sizes 2 --chunks-per-npu 1 --synthesizers tacos --plot none.svg").exit_code == 0
 
 
 def test_every_schedule_is_checked_unless_told_otherwise(network, monkeypatch):

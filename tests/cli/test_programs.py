@@ -47,11 +47,31 @@ def test_import_refuses(tmp_path):
 def test_compare(tmp_path):
     write(tmp_path)
     arguments = "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate ring.xml --candidate gather.xml"
-    rows = answer(arguments, tmp_path)["rows"]
+    left = run(f"{arguments} --json", cwd=tmp_path)
+    assert (left.returncode, left.stderr) == (1, "")  # one of them does not fit
+    rows = json.loads(left.stdout)["rows"]
     ring, gather = rows[1:3]
     assert (ring["synthesizer"], ring["made_by"], ring["verified"]) == ("ring.xml", "ring.xml", True)
     assert rows[0]["time_ns"] < ring["time_ns"] and ring["num_sends"] == 24
     assert gather["refusal"].endswith("gather.xml: is of all-gather, not of all-reduce")
+
+
+def test_graphs_with_devices_that_forward(tmp_path):
+    """Chunks take fixed routes over a switch: no NPU takes in its three shards faster than its port does."""
+    write(tmp_path)
+    links = "".join(f"{npu},4,50,500\n4,{npu},50,500\n" for npu in range(4))
+    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + links)
+    (tmp_path / "fabric.yml").write_text("npus_count: [ 4 ]\nastra_tacos: { links: links.csv, switches: 1 }\n")
+    made = run("import gather.xml --size 1MiB --network fabric.yml --output out", cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "") and "in thread blocks" not in made.stdout
+    time_ns = read_json(tmp_path / "out/result.json")["time_ns"]
+    assert time_ns >= 3 * 2**20 / (50 * 2**30) * 1e9 + 1000
+    assert run("verify out", cwd=tmp_path).returncode == 0
+    asking = "compare --network fabric.yml --sizes 1MiB --synthesizers direct --candidate"
+    (row,) = answer(f"{asking} gather.xml --collective all-gather", tmp_path)["rows"][1:2]
+    assert row["time_ns"] == time_ns
+    left = run(f"{asking} gather.xml --collective all-reduce", cwd=tmp_path)
+    assert left.returncode == 1 and "is of all-gather, not of all-reduce" in left.stdout
 
 
 def test_plan(tmp_path):

@@ -68,6 +68,15 @@ def test_claims_no_exactness_where_lint_finds_errors(tmp_path):
     assert "exact by this model, not to ASTRA-sim" in run(f"replay {files_of(tmp_path)}", cwd=tmp_path).stdout
 
 
+def test_says_that_astra_sim_aborts(tmp_path):
+    make_run(tmp_path, "comp 0; coll 1 [0] | comp 0; coll 1 [0]", "Ring 2")
+    done = run(f"replay {files_of(tmp_path)}", cwd=tmp_path)
+    first = done.stdout.splitlines()[2]
+    assert first.split("  ")[1] == "ASTRA-sim aborts here" and "aborts at its start on a Ring of 2" in first
+    on_another = answer(f"replay {files_of(tmp_path)} --backend congestion-unaware", tmp_path)
+    assert on_another["astra_sim_aborts"] == []
+
+
 def test_the_chrome_trace_has_every_node_and_no_overlaps(golden, tmp_path):
     case = golden / "e2e_p2p_pipeline_ring8"
     timeline = tmp_path / "trace.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -103,6 +104,23 @@ def test_a_note_stays_a_comment(tmp_path, note):
     noted = (tmp_path / SCRIPT).read_text(encoding="utf-8").split("\n")
     assert [line for line in noted[:-1] if not line.startswith("# x")] == [line for line in plain if line != "# x"]
     assert subprocess.run(["sh", "-n", tmp_path / SCRIPT], capture_output=True, check=True).stderr == b""
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_lines_of_ranks_are_printed_at_once(tmp_path, shell):
+    """ASTRA-sim prints in a second thread, which an abort stops, unless a logging configuration has a logger of that name."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_run_script(folder, "workload/x", RING, "Runs")
+    program = tmp_path / "reads its logging configuration"
+    program.write_text('#!/bin/sh\nfor each; do case $each in --logging-configuration=*) cat "${each#*=}" ;; esac; done\n')
+    program.chmod(0o755)
+    environment = {"ASTRA_SIM_BIN": str(program), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([shell, folder / SCRIPT], env=environment, capture_output=True, text=True, check=True)
+    configuration = tomllib.loads(done.stdout)
+    (logger,) = (each for each in configuration["logger"] if each["name"] == "workload")
+    assert logger["level"] == "info" and logger.get("type", "sync") == "sync"
+    assert set(logger["sinks"]) <= {sink["name"] for sink in configuration["sink"]}
 
 
 def test_a_networks_name_is_no_command(tmp_path):

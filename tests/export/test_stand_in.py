@@ -77,6 +77,16 @@ def test_files_are_those_ranks_and_say_who_they_are(tmp_path):
     assert replay_trace(traces, network, "congestion-aware").collective_time_ns == replayed_ns(of)
 
 
+@pytest.mark.parametrize(("latency", "says"), [(500, "exact: ASTRA-sim takes"), (99, "not exact: a hop may be up to 401 ns off")])
+def test_the_answer_says_exact_only_where_it_is(tmp_path, latency, says):
+    rows = "".join(f"{a},{b},50,{ns}\n{b},{a},50,{ns}\n" for a, b, ns in ((0, 1, 500), (1, 2, 500), (2, 0, latency)))
+    (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
+    (tmp_path / "n.yml").write_text("npus_count: [ 3 ]\nastra_tacos: { links: links.csv }\n")
+    run("synthesize --network n.yml --collective all-gather --size 64KiB --synthesizer direct --output out", cwd=tmp_path)
+    told = run("export out --format stand-in --output run", cwd=tmp_path).stdout
+    assert says in told and told.count("exact") == 1
+
+
 def test_idle_devices_are_no_ranks():
     network = fabric(3, *both_ways(*((npu, switch, 50.0 if switch == 3 else 1.0, 9.0) for npu in (0, 1) for switch in (2, 3, 4))))
     of = on(network, "broadcast", 1)

@@ -77,6 +77,7 @@ def write_replay(folder: Path, recording: Recording) -> Path:
         "workload": "workload/w",
         "backend": recording.backend,
         "beyond_astra_sim": [],
+        "astra_sim_aborts": [],
         "replaced": [],
         "end_ns": replay.run_end_ns,
         "finish_ns": replay.finish_ns.tolist(),

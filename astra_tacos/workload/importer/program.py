@@ -56,10 +56,11 @@ def import_program(
         candidate = read_candidate(path)
     proven = candidate.proven
     network = network_of(network_text(proven.num_ranks)) if network_path is None else read_network(network_path)
-    topology = build_topology(network)
-    if topology.num_npus != proven.num_ranks:
-        raise ConfigError(f"{path}: has {proven.num_ranks} ranks, {topology.name} has {topology.num_npus} NPUs, expected as many")
-    what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root)
+    topology = build_topology(network, may_forward=True)
+    if topology.num_endpoints != proven.num_ranks:
+        found = f"has {proven.num_ranks} ranks, {topology.name} has {topology.num_endpoints} NPUs"
+        raise ConfigError(f"{path}: {found}, expected as many")
+    what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root, topology.endpoints)
     clock = choose_backend(backend)
     check_clock(topology, network, clock)
     _, models, reason = timed_for(options, topology, clock)

@@ -177,12 +177,13 @@ def plans_shared(facts: Facts) -> Findings:
     """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
 
     It may abort then (`free(): invalid pointer`, `malloc_consolidate(): unaligned fastbin chunk detected`), or not: that depends
-    on the memory allocator alone. All cycles are known then, but the last lines of the output may be lost. The plan of a group of
-    fewer than all ranks frees a list of one algorithm, which plans share (`CommunicatorGroup.cc`, `get_collective_plan`;
-    `CollectivePlan.cc`).
+    on the memory allocator alone. All cycles are known then. But a second thread prints them, so the abort may come before the
+    line of any rank (`Logging.cc`). The plan of a group of fewer than all ranks frees a list of one algorithm, which plans share
+    (`CommunicatorGroup.cc`, `get_collective_plan`; `CollectivePlan.cc`).
 
-    Remedy: take the cycles and ignore the abort (run again if ranks are missing), or give the nodes custom traces of their own
-    (`plan` does).
+    Remedy: start ASTRA-sim by the `run_astra_sim.sh` that `generate`, `plan` and `lint --fix` write. This script gives a logging
+    configuration, with which each line is printed at once: all ranks are printed before the abort. Or give the nodes custom
+    traces of their own (`plan` does).
     """
     view, collectives, system = facts.workload, facts.collectives, facts.system
     has_own = np.isin(view.trace.node_id[collectives.row[collectives.planner]], list(system.per_node))
@@ -194,7 +195,8 @@ def plans_shared(facts: Facts) -> Findings:
     columns = (column[is_shared] for column in (collectives.rank, collectives.group, collectives.comm_type))
     for kind, (rank, first, second) in twice_freed(*columns).items():
         message = f"rank {rank} runs {pattern_name(kind)} in groups {first} and {second} by one algorithm, which is freed twice"
-        yield Found(f"{message}: ASTRA-sim may abort at its end", "ignore that abort: all cycles are printed before")
+        remedy = "start the run by a run_astra_sim.sh of generate or plan, which prints all ranks before the abort"
+        yield Found(f"{message}: ASTRA-sim may abort at its end, before it has printed any rank", remedy)
 
 
 def _alike(facts: Facts, first: int, second: int) -> bool:

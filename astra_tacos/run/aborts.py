@@ -1,0 +1,42 @@
+"""Why stock ASTRA-sim aborts in a run that the embedded replay brings to its end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.run import Run
+from astra_tacos.run.trace.schema import NodeType
+
+_LACKING = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.INVALID)
+_MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+
+def aborts_of(run: Run, outcome: RunOutcome) -> tuple[str, ...]:
+    """Why stock ASTRA-sim aborts or may abort in a run, a reason each; empty where it prints all ranks (lint: N01, A14).
+
+    Its statistics throw as a rank ends that ran a node of a kind that they lack (`workload/Statistics.cc`,
+    `extract_comp_comm_overlap`). The exception ends the program where a message of the workload was the last event of the rank.
+
+    Parameters
+    ----------
+    run, outcome
+        A run of which every rank was replayed, or one rank of each class, and its replay.
+    """
+    reasons: list[str] = []
+    fault = outcome.backend.aborted_by(run.network)
+    if fault is not None:
+        reasons.append(f"{outcome.backend.binary} aborts at its start on a {fault.block} of {fault.size} (lint: N01)")
+    trace, end = run.workload, outcome.node_finish_ns
+    lacks = np.isin(trace.kind, _LACKING) | ((trace.kind == NodeType.COMP) & run.columns.is_cpu_op)
+    lacks &= end >= 0
+    ends = trace.kind != NodeType.INVALID  # a skipped node ends in the event of another
+    for rank in np.unique(trace.rank[lacks]).tolist():
+        rows = np.flatnonzero((trace.rank == rank) & ends)
+        is_message = np.isin(trace.kind[rows[end[rows] == end[rows].max(initial=0)]], _MESSAGES)
+        if is_message.any() or not len(is_message):
+            does = "abort" if is_message.all() else "may abort"
+            owner = int(trace.owner[np.flatnonzero(trace.rank == rank)[0]])
+            reasons.append(f"its statistics {does} as rank {owner} ends, before later ranks are printed (lint: A14)")
+            break
+    return tuple(reasons)
