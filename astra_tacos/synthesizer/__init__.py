@@ -7,8 +7,10 @@ from functools import partial
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, UNEQUAL
 from astra_tacos.synthesizer.algorithms.branchings import advise_chunks, branchings, refuse_too_many_flows
 from astra_tacos.synthesizer.algorithms.column_generation import (
+    advise_for_trees,
     column_generation,
-    refuse_without_forwarding,
+    programme_work,
+    refuse_dimensions,
 )
 from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, least_mix_ns, mixes_work, refuse_too_many_values
 from astra_tacos.synthesizer.algorithms.in_network import (
@@ -93,9 +95,9 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     "column-generation": _over_devices(
         column_generation,
         _ALL | PERSONALISED,
-        refusal=refuse_without_forwarding,
-        advise=advise_for_trips,
-        work=trip_work,
+        refusal=refuse_dimensions,
+        advise=advise_for_trees,
+        work=programme_work,
     ),
     "in-network": _over_devices(
         in_network,

@@ -30,7 +30,7 @@ EXAMINED_CHANNEL = 0.01
 _OVERHEAD = 500
 _MATCH = 0.3
 """Cost of one send in the matcher, in sends examined."""
-_PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.6
+_PATH_LOOK, _TREE_LOOK, _RESTART = 0.04, 0.1, 0.4
 """Costs of one link that a path looks at, of one that a tree looks at, and of one device where a tree starts to look again."""
 _MOST_LOOKS = 1 << 24
 _BRANCHING = 1.0
@@ -42,7 +42,7 @@ _MIXES, _MOST_OF_MIXES = 100, 1_000_000
 _GATHERS, _MOST_OF_GATHERS = 15, 50_000
 """Sends examined per pair of NPUs while contributions are gathered by several ways, in several numbers of pieces; and at most."""
 _PROGRAMME, _HOPS_OF_TRIP = 500_000, 4
-"""A linear programme over columns, at least; and the cost of a send over forwarding devices."""
+"""A linear programme over columns where devices forward; and the cost of a send over them."""
 _BUDGET = re.compile(r"\s*((?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)\s*([skMG]?)\s*", re.ASCII)
 _UNITS = {"": SENDS_PER_SECOND, "s": SENDS_PER_SECOND, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 
@@ -139,7 +139,7 @@ def branch_work(topology: Topology, collective: Collective) -> int:
 
 def trip_work(topology: Topology, collective: Collective) -> int:
     """Of trees or paths over forwarding devices: a linear programme, and the hops of their sends."""
-    return _PROGRAMME + _HOPS_OF_TRIP * collective.least_sends
+    return (_PROGRAMME + _HOPS_OF_TRIP * collective.least_sends) if topology.forwarding else _OVERHEAD + collective.least_sends
 
 
 def device_work(topology: Topology, collective: Collective) -> int:

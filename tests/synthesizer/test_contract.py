@@ -14,12 +14,12 @@ from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.algorithms.column_generation import refuse_without_forwarding
+from astra_tacos.synthesizer.algorithms.column_generation import refuse_dimensions
 from astra_tacos.synthesizer.algorithms.in_network import refuse_without_devices, refuse_without_servers
 from astra_tacos.synthesizer.search.candidates import default_trials
 from astra_tacos.synthesizer.work import match_work
 
-OF_DEVICES = refuse_without_forwarding, refuse_without_devices, refuse_without_servers
+OF_DEVICES = refuse_dimensions, refuse_without_devices, refuse_without_servers
 ON_NPUS = {
     name: entry
     for name, entry in SYNTHESIZERS.items()

@@ -48,7 +48,7 @@ _SLACKS = (1.0, 1.1, 1.3, 2.0, 4.0)
 _CLOSE = 1e-4
 _AS_GOOD = 1.02
 """Trees twice as many have to gain more: their sends pair the ports of switches in more ways."""
-_FLOW, _GROWTH = 0.02, 0.1
+_FLOW, _GROWTH = 0.005, 0.03
 """Work, in units of `count_work`: of a link in a flow to one NPU; of a channel, times the square of the number of trees."""
 
 

@@ -1,9 +1,9 @@
-"""Column generation: trees and paths over devices that forward, as a linear programme weighs them; for fabrics.
+"""Column generation: trees and paths in graphs of links, as a linear programme weighs them.
 
-Every chunk takes a tree (or to a single target, a path) whose edges are routes over forwarding devices from NPU to NPU. Which
-trees, and how much along each, is the solution of a linear programme that packs them into the bandwidth of links, as ForestColl
-does by splitting off switches and growing trees (Zhao et al., arXiv 2402.06787). Columns need no switches that take in as much as
-they give out, and all routes count, not only shortest ones. With many chunks, the time comes close to the programme's.
+Every chunk takes a tree (or to a single target, a path) whose edges are links, or routes over forwarding devices, between NPUs.
+Which trees, and how much along each, is the solution of a linear programme that packs them into the bandwidth of links, as
+ForestColl does by splitting off switches and growing trees (Zhao et al., arXiv 2402.06787). Columns need no switches that take in
+as much as they give out, and all routes count, not only shortest ones. With many chunks, the time comes close to the programme's.
 """
 
 from __future__ import annotations
@@ -18,16 +18,20 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.rotations import find_rotations
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, solve
 from astra_tacos.synthesizer.columns.trip_sends import as_hops, choose_columns, from_hops, make_sends
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import mirror, mirrored
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
+from astra_tacos.synthesizer.work import trip_work
 
 _REFERENCE = (1 << 30, 1)
 """Bytes and chunks for each NPU of a collective whose shares serve those of any size."""
+_LOOK_AT_PAIR = 1_500
+"""Sends examined that a pair of an NPU and one whose trees have to be found counts as in the programme."""
 _MOST_NPUS, _MOST_ALIKE, _MOST_ORBITS = 128, 2048, 4
 _MOST_SENDS = 1 << 22
 _FEW_FOR_EACH, _SENDS_OF_BOTH = 2, 1 << 21
@@ -37,10 +41,10 @@ _GATHERING = {False: "all-gather", True: "broadcast"}
 _AS_ALL_GATHER = (False, True, False)
 
 
-def refuse_without_forwarding(topology: Topology, collective: Collective) -> str | None:
+def refuse_dimensions(topology: Topology, collective: Collective) -> str | None:
     """The reason why a network has no use for it, or is too large; None if it is not."""
-    if not topology.forwarding:
-        return "expected a graph with devices that only forward"
+    if topology.dimensions and not topology.forwarding:
+        return "it is a network of dimensions, expected a graph of links"
     npus = topology.num_endpoints
     if npus > _MOST_ALIKE:
         return f"solves programmes of at most {_MOST_ALIKE:,} NPUs, these are {npus:,}"
@@ -49,6 +53,29 @@ def refuse_without_forwarding(topology: Topology, collective: Collective) -> str
     if collective.least_sends > _MOST_SENDS:
         return f"schedules at most {_MOST_SENDS:,} sends, these are {collective.least_sends:,}"
     return None
+
+
+def programme_work(topology: Topology, collective: Collective) -> int:
+    """Work of a linear programme over trees or paths, and of their sends.
+
+    Where devices forward, no other synthesizer comes close to what the programme finds, so it counts as a small one there.
+    """
+    found = trip_work(topology, collective)
+    if topology.forwarding:
+        return found
+    return found + _LOOK_AT_PAIR * topology.num_endpoints * _orbits(topology, collective)
+
+
+def advise_for_trees(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
+    """Chunks per NPU with which it should come close to its best.
+
+    Parameters
+    ----------
+    topology, name, size_bytes, link_model, max_sends
+        As `advise_for_trips` and `most_promising` take them.
+    """
+    advise = advise_for_trips if topology.forwarding else most_promising
+    return advise(topology, name, size_bytes, link_model, max_sends)
 
 
 def _orbits(topology: Topology, collective: Collective) -> int:
@@ -98,14 +125,16 @@ def _one_after_the_other(topology: Topology, collective: Collective, timing: Tim
     """
     scattered = _backwards(topology, replace(collective, gathers=False), timing, seed)
     gathered = _spread(topology, replace(collective, reduces=False), timing, seed)
-    assert scattered.trip is not None and gathered.trip is not None
+    trip = None
+    if scattered.trip is not None and gathered.trip is not None:
+        trip = np.concatenate((scattered.trip, gathered.trip + (scattered.trip.max(initial=-1) + 1))).astype(np.int32)
     start_ns = np.concatenate((scattered.start_ns, gathered.start_ns + scattered.collective_time_ns))
     sends = SendGraph(
         np.concatenate((scattered.chunk, gathered.chunk)),
         np.concatenate((scattered.channel, gathered.channel)),
         np.concatenate((scattered.reduces, gathered.reduces)),
         np.unique(start_ns, return_inverse=True)[1].astype(np.int32),
-        trip=np.concatenate((scattered.trip, gathered.trip + (scattered.trip.max(initial=-1) + 1))).astype(np.int32),
+        trip=trip,
     )
     return dispatch(topology, collective, timing, sends, _NAME, seed)
 

@@ -24,7 +24,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
 from astra_tacos.support.units import format_size
-from astra_tacos.synthesizer.algorithms.column_generation import along_shares, refuse_without_forwarding
+from astra_tacos.synthesizer.algorithms.column_generation import along_shares, refuse_dimensions
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
 from astra_tacos.synthesizer.columns.routes import RouteFinder
 
@@ -37,7 +37,7 @@ def refuse_without_devices(topology: Topology, collective: Collective) -> str | 
     """The reason why a network has no use for it, or is too large; None if it is not."""
     if not topology.reducing:
         return "expected a network with devices that add (astra_tacos: reducing)"
-    reason = refuse_without_forwarding(topology, collective)
+    reason = refuse_dimensions(topology, collective)
     if reason is not None:
         return reason
     if topology.num_endpoints > _MOST_NPUS:

@@ -29,7 +29,7 @@ from astra_tacos.synthesizer.routing.paths import channels_by_source, link_graph
 
 _LOOKS_A_ROUND = 1 << 24
 """Trees times links, and where there are switches times members: what a round looks at."""
-_LOOK = 0.1
+_LOOK, _LOOK_AGAIN = 0.1, 0.035
 """Sends examined that a look at a link counts as, and at a device, where a tree starts looking again for every member."""
 _DOUBLINGS = (0, 1, 2, 3, 4, 4, 5, 5, 5, 5)
 _DELAY_SHARES = (1.0, 0.3, 0.3, 0.1, 0.1, 0.1, 0.03, 0.03, 0.01, 0.01)
@@ -121,7 +121,7 @@ def grow_trees(
         grown = len(inward) * (len(order) + np.count_nonzero(trees.offer >= 0))
         count_work(_LOOK * grown * topology.num_links)
         if topology.has_switches:
-            count_work(_LOOK * grown * collective.num_members * topology.num_devices)
+            count_work(_LOOK_AGAIN * grown * collective.num_members * topology.num_devices)
         if unreached >= 0:
             raise SynthesisError(f"{topology.name}: some NPU cannot be reached, expected a connected network")
         if measured is None or not np.array_equal(measured, channel):

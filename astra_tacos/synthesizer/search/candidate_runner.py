@@ -24,8 +24,8 @@ from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule, is_between
 from astra_tacos.synthesizer.search.search_options import Effort
 
-_IN_BETWEEN = 2
-"""Number of the stage (`Candidate.stage`) that tries numbers of chunks between powers of two."""
+_ADVISED_COUNTS, _IN_BETWEEN = 1, 2
+"""Numbers of the stages (`Candidate.stage`) that try advised numbers of chunks, and those between powers of two."""
 _SMALL = 100_000
 _WORTH_MORE_CHUNKS = 0.995
 """A candidate with more chunks than the leader that needs more than `_SMALL` sends has to be faster than the leader's time times
@@ -47,6 +47,9 @@ _MODEL_BEHIND = 1.5
 """No more schedules that hold their links are made if the best of those of `_FEW` synthesizers is this much behind the leader.
 The others gain more from more chunks."""
 _FEW = 4
+_NO_WORSE, _PROMISING = 1.5, 0.99
+"""Synthesizers promise a better schedule if the fewest chunks take at most `_NO_WORSE` times what they take of any other, or if
+the gains of their last chunks lead to less than the leader's time times `_PROMISING`."""
 
 
 @dataclass(slots=True)
@@ -172,6 +175,20 @@ class Leaderboard:
                 return True  # doublings gain half as much each time, where filling a pipeline is what is left
         return bool(promised > min(_BEHIND * self._leader_ns, _FAR * self.rival_ns))
 
+    def promises(self, candidate: Candidate) -> bool:
+        """Whether more chunks of a synthesizer are expected to lead: each doubling gains half as much as the one before.
+
+        Of a synthesizer of which only the fewest chunks are known, its time in comparison to others with as few tells.
+        """
+        times = list(self.first_ns[candidate.series].values())
+        if candidate.stage > _ADVISED_COUNTS or not times:
+            return False
+        if len(times) == 1:
+            fewest = min(self.first_ns[candidate.series])
+            return times[0] <= _NO_WORSE * min(of[fewest] for of in self.first_ns.values() if fewest in of)
+        promised = max(times[-1] - max(times[-2] - times[-1], 0.0), candidate.bound_ns)
+        return promised < _PROMISING * self._leader_ns
+
     def would_try(self, candidates: Iterable[Candidate], effort: Effort) -> bool:
         """Whether another effort would have tried some of the candidates that this one passed over."""
         harder = replace(self, effort=effort)
@@ -249,6 +266,8 @@ class CandidateRunner:
     refusals: dict[tuple[str, LinkModel], str] = field(default_factory=dict)
     work: int = 0
     correction: dict[tuple[str, LinkModel], float] = field(default_factory=dict)
+    work_of_due: int = 0
+    """Sends examined for candidates that are due, which have a budget of their own."""
     longest: int = 0
     """Sends of the longest schedule that has led."""
     passed_over: list[Candidate] = field(default_factory=list)
@@ -316,12 +335,21 @@ class CandidateRunner:
             waiting.remove(chosen)
         chosen.make(self.topology)
 
+    def _is_due(self, candidate: Candidate) -> bool:
+        """Whether it is the first of its synthesizer and link model, or the one that its synthesizer advises."""
+        return not self.leaderboard.first_ns.get(candidate.series) or candidate.is_advised
+
     def _left(self, candidate: Candidate) -> float:
         """What is left of the budget, less what will be examined of the result after the search."""
-        best = self.leaderboard.best
+        left = self.budget - self.work - self.work_after * max(candidate.cut.collective.least_sends, self.longest)
+        if self.is_limit:
+            return left
+        if self._is_due(candidate):
+            left = max(left, self.budget - self.work_of_due)
+        best, effort = self.leaderboard.best, self.leaderboard.effort
         leads = best is not None and (best.schedule.synthesizer, best.schedule.timing.link_model) == candidate.series
-        most = self.budget * (self.leaderboard.effort.for_leader if leads and not self.is_limit else 1)
-        return most - self.work - self.work_after * max(candidate.cut.collective.least_sends, self.longest)
+        times = effort.for_promising if self.leaderboard.promises(candidate) else effort.for_leader if leads else 1.0
+        return left + (times - 1.0) * self.budget
 
     def _most(self, candidate: Candidate) -> float:
         """What a candidate may examine before it is stopped. It never grows, so it may be asked early."""
@@ -365,6 +393,7 @@ class CandidateRunner:
         work = counted or candidate.work
         self.work += work
         self.correction[candidate.series] = work / max(candidate.work, 1)
+        self.work_of_due += work if self._is_due(candidate) else 0
         self.leaderboard.enter(candidate, schedule)
         assert self.leaderboard.best is not None
         self.longest = max(self.longest, self.leaderboard.best.schedule.num_sends)

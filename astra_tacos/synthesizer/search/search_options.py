@@ -31,6 +31,8 @@ class Effort:
         Sends that a search of `auto` examines; and where devices forward, as linear programmes find the best schedules there.
     for_leader
         So many times that may be examined for the synthesizer and link model that lead.
+    for_promising
+        So many times for a synthesizer and link model whose times promise to lead with more chunks.
     worth
         A candidate is made if its bound is less than this share of the leader's time. For each doubling of its sends, from
         100,000 on, it may take this share of that time.
@@ -52,6 +54,7 @@ class Effort:
     budget: int
     on_graphs: int
     for_leader: float
+    for_promising: float
     worth: float
     gain: float
     trials_work: int
@@ -65,6 +68,7 @@ EFFORTS = {
         budget=SENDS_PER_SECOND // 2,
         on_graphs=SENDS_PER_SECOND,
         for_leader=1.0,
+        for_promising=2.0,
         worth=0.98,
         gain=0.99,
         trials_work=50_000,
@@ -76,6 +80,7 @@ EFFORTS = {
         budget=SENDS_PER_SECOND,
         on_graphs=3 * SENDS_PER_SECOND,
         for_leader=1.5,
+        for_promising=8.0,
         worth=0.99,
         gain=0.995,
         trials_work=200_000,
@@ -87,6 +92,7 @@ EFFORTS = {
         budget=20 * SENDS_PER_SECOND,
         on_graphs=20 * SENDS_PER_SECOND,
         for_leader=1.0,
+        for_promising=2.0,
         worth=1.0,
         gain=0.998,
         trials_work=500_000,
