@@ -1,7 +1,7 @@
-"""How long one waits for an answer: CPU seconds of whole commands, and what `--effort normal` gives up on 36 All-Reduces.
+"""How long one waits for an answer: CPU seconds of whole commands, and what `--effort normal` gives up on cases drawn at random.
 
-The first table is of processes, warm but for the last row, the second of one warm process with one thread. Times of schedules do
-not depend on the machine.
+The first table is of processes, warm but for the last row, the second of warm processes with one thread. Times of schedules do
+not depend on the machine. Nothing is tuned on the drawn cases: another `SEED` gives others of the same kinds.
 """
 
 from __future__ import annotations
@@ -13,33 +13,37 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 from plan import LARGE, write_network
 from plan import NETWORKS as PLANNED
 from results_page import machine, main
-from small import KIB, MIB, NETWORKS
 
-from astra_tacos import Request, solve
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos import Request, build_topology, solve
+from astra_tacos.collective import ROOTED
+from astra_tacos.network.fabric.kinds import make_fabric
+from astra_tacos.network.failures import draw_failures
+from astra_tacos.network.network_config import Dimension, NetworkConfig, describe_dimensions
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size, format_time
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
-NAMES = (
-    "ring 8",
-    "torus 4x4",
-    "torus 8x8",
-    "torus 4x4 at 50/25",
-    "mesh 4x4",
-    "hypercube 16",
-    "fully connected 8",
-    "switch 8 x switch 4",
-    "fully connected 4 x switch 4",
-    "ring 2 x fully connected 4 x switch 4",
-    "DGX-1",
-    "torus 4x4, a failed link",
+SEED, CASES = 49, 200
+BLOCKS = ("Ring", "Mesh", "Mesh", "FullyConnected", "Switch")
+SPEEDS, LATENCIES = (25, 50, 50, 100, 200, 400), (50, 500, 500, 2000)
+SIZES = tuple(1 << power for power in (12, 16, 20, 22, 24, 26, 27, 30))
+COLLECTIVES = (
+    *("all-reduce",) * 5,
+    *("all-gather", "reduce-scatter") * 2,
+    *("all-to-all", "broadcast", "reduce"),
 )
-SIZES = (64 * KIB, 16 * MIB, 1024 * MIB)
+FABRICS = ("leaf-spine", "fat-tree", "rails", "dragonfly", "hxmesh", "dgx-a100", "dgx-h100")
+NPUS = range(4, 81)
+OF_GRAPHS, OF_FAILURES, FAILED = 0.1, 0.15, 0.08
+"""Shares of cases on graphs with switches, and on networks without a share of their links."""
 EFFORTS = ("normal", "thorough")
 ROOT = Path(__file__).parents[1]
 RING_4_SWITCH_8 = (("Ring", 4, 100, 500), ("Switch", 8, 25, 500))
@@ -103,33 +107,85 @@ def waiting() -> list[str]:
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is asked for."""
+
+    network: NetworkConfig
+    about: str
+    collective: str
+    size: int
+
+
+def drawn(seed: int, count: int) -> list[Case]:
+    """Cases of 4 to 80 NPUs, of all patterns and of sizes from 4 KiB to 1 GiB."""
+    source, cases = Random(seed), list[Case]()
+    while len(cases) < count:
+        kind = source.random()
+        if kind < OF_GRAPHS:
+            name = source.choice(FABRICS)
+            network, about = make_fabric(name), name
+        else:
+            number = source.choice((1, 2, 2, 2, 3))
+            dimensions = tuple(
+                Dimension(
+                    source.choice(BLOCKS), source.randint(2, 12 if number < 3 else 5), *map(source.choice, (SPEEDS, LATENCIES))
+                )
+                for _ in range(number)
+            )
+            network = NetworkConfig("drawn.yml", dimensions)
+            if network.num_npus not in NPUS:
+                continue
+            speeds = "/".join(f"{each.bandwidth_gibps:g}" for each in dimensions)
+            about = f"{describe_dimensions(dimensions)} at {speeds}"
+            if kind < OF_GRAPHS + OF_FAILURES:
+                try:
+                    failed = draw_failures(build_topology(network), FAILED, source.randrange(1 << 30))
+                except ConfigError:
+                    continue
+                network, about = replace(network, failed_links=failed), f"{about}, {len(failed)} links failed"
+        size, collective = source.choice(SIZES), source.choice(COLLECTIVES)
+        least = 1 if collective in ROOTED else network.num_npus
+        cases.append(Case(network, about, collective, max(size, least)))
+    return cases
+
+
 def tables() -> str:
-    """A row for each network and size."""
-    lines = ["| network | size | normal | CPU s | thorough | CPU s | normal / thorough |", "|---|---|---|---|---|---|---|"]
+    """A row for each case."""
+    lines = ["| network | collective | size | normal | CPU s | thorough | CPU s | normal / thorough | thorough / bound |"]
+    lines.append("|---|---|---|---|---|---|---|---|---|")
     seconds: dict[str, list[float]] = {effort: [] for effort in EFFORTS}
     ratios = []
-    solve(Request(NETWORKS["ring 4"], "all-reduce", KIB))  # kernels are loaded
-    for name in NAMES:
-        for size in SIZES:
-            found = [measured(NETWORKS[name], size, effort) for effort in EFFORTS]
-            for effort, (_, took) in zip(EFFORTS, found, strict=True):
+    with ProcessPoolExecutor(initializer=warm_up) as pool:
+        for case, found in pool.map(measured_by_efforts, drawn(SEED, CASES)):
+            for effort, (_, took, _) in zip(EFFORTS, found, strict=True):
                 seconds[effort].append(took)
             ratios.append(found[0][0] / found[1][0])
-            cells = (part for time_ns, took in found for part in (format_time(time_ns), f"{took:.1f}"))
-            lines.append(f"| {name} | {format_size(size)} | {' | '.join(cells)} | {ratios[-1]:.4f} |")
+            cells = (part for time_ns, took, _ in found for part in (format_time(time_ns), f"{took:.1f}"))
+            about = f"| {case.about} | {case.collective} | {format_size(case.size)} | {' | '.join(cells)} |"
+            lines.append(f"{about} {ratios[-1]:.4f} | {found[1][0] / found[1][2]:.3f} |")
             print(lines[-1], file=sys.stderr, flush=True)
     medians = {effort: f"median {statistics.median(took):.1f}, worst {max(took):.1f}" for effort, took in seconds.items()}
-    about = f"CPU seconds: normal {medians['normal']}; thorough {medians['thorough']}. Times of normal by those of thorough: "
-    about += f"{min(ratios):.4f} to {max(ratios):.4f}."
+    about = f"{CASES} cases drawn with seed {SEED}. CPU seconds: normal {medians['normal']}; thorough {medians['thorough']}. "
+    about += f"Times of normal by those of thorough: mean {statistics.mean(ratios):.4f}, {min(ratios):.4f} to {max(ratios):.4f}."
     return "\n".join((f"Measured on {machine()}.", "", *waiting(), "", about, "", *lines))
 
 
-def measured(network: NetworkConfig, size: int, effort: str) -> tuple[float, float]:
-    """Time on the clock in ns, and CPU seconds."""
+def warm_up() -> None:
+    """Load kernels."""
+    solve(Request(NetworkConfig("drawn.yml", (Dimension("Ring", 4, 50.0, 500.0),)), "all-reduce", 1 << 10))
+
+
+def measured_by_efforts(case: Case) -> tuple[Case, list[tuple[float, float, float]]]:
+    """Of each effort: the time on the clock in ns, CPU seconds, and the bound in ns."""
+    return case, [measured(case, effort) for effort in EFFORTS]
+
+
+def measured(case: Case, effort: str) -> tuple[float, float, float]:
     begin = time.process_time()
-    request = Request(network, "all-reduce", size, options=SearchOptions(chunks_per_npu="auto", effort=effort, threads=1))
-    solution = solve(request)
-    return float(solution.to_json()["time_ns"]), time.process_time() - begin
+    options = SearchOptions(chunks_per_npu="auto", effort=effort, threads=1)
+    found = solve(Request(case.network, case.collective, case.size, options=options)).to_json()
+    return float(found["time_ns"]), time.process_time() - begin, float(found["bound_ns"])
 
 
 if __name__ == "__main__":
