@@ -43,25 +43,39 @@ network.add_command(
 @click.option(
     "--cpu-bandwidth",
     type=float,
-    default=32.0,
-    show_default=True,
     metavar="GB/s",
-    help="Between two CPUs of NCCL's file, which does not say it.",
+    help="Between two CPUs of a host of NCCL's file, which does not say it. [default: what NCCL counts on for these CPUs]",
 )
 @click.option(
     "--bandwidth", type=float, metavar="GB/s", help="Of an InfraGraph's links that have none; such are refused without it."
 )
+@click.option(
+    "--between",
+    metavar="SWITCH",
+    help="Join the hosts of NCCL's files by a switch, for example 'Switch 50 GB/s 2 us': each network card has a port of this "
+    "bandwidth and latency; each GPU, where a host has no network card.",
+)
 @json_option
 def read(
-    paths: tuple[Path, ...], output: Path, latency: float, cpu_bandwidth: float, bandwidth: float | None, as_json: bool
+    paths: tuple[Path, ...],
+    output: Path,
+    latency: float,
+    cpu_bandwidth: float | None,
+    bandwidth: float | None,
+    between: str | None,
+    as_json: bool,
 ) -> None:
     """Read PATH: ns-3's physical topology (.txt), NCCL's topology (.xml), InfraGraph or a network (.yml, .yaml).
 
-    Several files, and those of a directory, are one InfraGraph.
+    Several .yml and .yaml files, and those of a directory, are one InfraGraph. Several .xml files are hosts of one network, which
+    --between joins.
     """
+    from astra_tacos.network.fabric.between_hosts import BetweenHosts
     from astra_tacos.network.fabric.files import read_fabric
 
-    what, network = read_fabric(paths[0], latency, cpu_bandwidth, paths[1:], bandwidth)
+    what, network = read_fabric(
+        paths[0], latency, cpu_bandwidth, paths[1:], bandwidth, BetweenHosts.parse(between) if between else None
+    )
     _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
 
 

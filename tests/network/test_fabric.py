@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 
 import numpy as np
@@ -125,7 +126,7 @@ def test_files_of_others_are_read_or_refused_in_one_line():
     dgx = shapes["dgx_a100_nccl_topo.xml"]
     nvlink = dgx.link_bandwidth_gibps[dgx.link_src < 8]
     assert dgx.num_endpoints == 8
-    assert np.count_nonzero(np.isclose(nvlink, 50.0 * GIB_PER_GB)) == 8 * 6  # 2 links of 25 GB/s to each of 6 NVSwitches
+    assert np.count_nonzero(np.isclose(nvlink, 12 * 20.0 * GIB_PER_GB)) == 8  # one node for its 6 NVSwitches
     six = shapes["rccl_topo_8p6l.xml"]  # 6 XGMI links of 24 GB/s from each GPU
     between = (six.link_src < 8) & (six.link_dst < 8)
     reached = np.bincount(six.link_src[between], six.link_bandwidth_gibps[between])
@@ -146,22 +147,32 @@ def machine(*gpus, inside=""):
         ('gcn="910"', "xgmi", 36.0),
         ('gcn="gfx90a:sramecc+:xnack-"', "xgmi", 36.0),
         ('gcn="gfx942"', "xgmi", 48.0),
-        ('sm="90"', "nvlink", 25.0),
+        ('sm="60"', "nvlink", 18.0),
+        ('sm="75"', "nvlink", 20.0),
+        ('sm="80"', "nvlink", 20.0),
+        ('sm="86"', "nvlink", 12.0),
+        ('sm="89"', "nvlink", 20.0),
+        ('sm="90"', "nvlink", 20.6),
+        ('sm="100"', "nvlink", 40.1),
+        ('sm="103"', "nvlink", 40.1),
+        ('sm="120"', "nvlink", 40.1),
     ],
 )
 @pytest.mark.parametrize("named_by", [(0, 1), (0,), (1,)])
-def test_links_between_gpus_are_read_once_whichever_gpu_names_them(attributes, link, gbps, named_by, tmp_path):
+def test_links_between_gpus_are_read_once_whichever_gpu_names_them(attributes, link, gbps, named_by, tmp_path, caplog):
     inside = [f'<{link} target="{1 - gpu}" count="2" tclass="0x030200"/>' if gpu in named_by else "" for gpu in range(2)]
     gpus = [f"<gpu {attributes}>{each}</gpu>" for each in inside]
     links = read_text(tmp_path, "t.xml", machine(*gpus)).links
     between = {(each.src, each.dst): each.bandwidth_gibps for each in links if max(each.src, each.dst) < 2}
     assert between == {(0, 1): pytest.approx(2 * gbps * GIB_PER_GB), (1, 0): pytest.approx(2 * gbps * GIB_PER_GB)}
     assert len(links) == 6
+    said = [f"GPU {gpu} (NPU {gpu}) has no <{link}> links" for gpu in range(2) if gpu not in named_by]
+    assert len(caplog.messages) == len(said) and all(each in caplog.text for each in said)
 
 
-def read_text(folder, name, text):
+def read_text(folder, name, text, cpu_gbps=32.0):
     (folder / name).write_text(text)
-    return read_fabric(folder / name, 100.0, 32.0)[1]
+    return read_fabric(folder / name, 100.0, cpu_gbps)[1]
 
 
 def test_gpus_that_are_linked_to_their_cpu(tmp_path):
@@ -173,7 +184,193 @@ def test_gpus_that_are_linked_to_their_cpu(tmp_path):
     network = read_text(tmp_path, "t.xml", machine(*gpus))
     assert [device.kind for device in network.forwarding] == ["cpu"]
     found = sorted(round((each.bandwidth_gibps or 0) / GIB_PER_GB, 3) for each in network.links if each.dst == 2)
-    assert found == [31.508, 31.508, 75.0, 446.72]
+    assert found == [24.0, 24.0, 60.0, 446.72]
+
+
+def gbps_between(network):
+    """Decimal GB/s of all links by their ends: numbers of NPUs, names of other devices."""
+    name_of = [*range(network.num_npus), *(device.name for device in network.forwarding)]
+    found = Counter()
+    for link in network.links:
+        found[name_of[link.src], name_of[link.dst]] += (link.bandwidth_gibps or 0) / GIB_PER_GB
+    return {ends: round(gbps, 6) for ends, gbps in found.items()}
+
+
+def report(name):
+    found, missing = peers(f"reports/{name}")
+    if not found:
+        pytest.skip(missing)
+    return found[0]
+
+
+def hosts_text(*hosts):
+    """NCCL's file of hosts with their hashes, each with two CPUs and as many GPUs as there are counts of NVLinks to switches."""
+    text, at = "", 0
+    for host, counts in hosts:
+        for numa in range(2):
+            text += f'<cpu host_hash="{host:#x}" numaid="{numa}" arch="arm64" vendor="NVIDIA" familyid="143" modelid="1">'
+            for count in counts[numa::2]:
+                links = f'<nvlink target="fffffff:ff:ff.0" count="{count}" tclass="0x068000"/>' if count else ""
+                gpu = f'<gpu dev="0" sm="100" rank="{at}" gdr="1">{links}</gpu>'
+                text += f'<pci busid="{at:04x}:01:00.0" link_speed="32.0 GT/s PCIe" link_width="16">{gpu}</pci>'
+                at += 1
+            text += "</cpu>"
+    return f'<system version="1">{text}</system>'
+
+
+def test_cpus_of_different_hosts_are_not_joined(tmp_path):
+    network = read_text(tmp_path, "t.xml", hosts_text((1, [18] * 4), (2, [18] * 4)), None)
+    found = gbps_between(network)
+    cpus = {end for end in found if all("cpu" in str(each) for each in end)}
+    assert cpus == {(f"host{host}.cpu{numa}", f"host{host}.cpu{1 - numa}") for host in range(2) for numa in range(2)}
+    assert {found[end] for end in cpus} == {6.0}
+    assert {found[npu, "nvswitch"] for npu in range(8)} == {721.8}
+    with refused("1 of 2 hosts have no NVLink to a switch"):
+        read_text(tmp_path, "t.xml", hosts_text((1, [18] * 4), (2, [0] * 4)), None)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_gpus_that_lack_links_are_named(seed, tmp_path, caplog):
+    rng = np.random.default_rng(seed)
+    counts = rng.choice([18, 18, 18, 17, 0], 6).tolist()
+    read_text(tmp_path, "t.xml", hosts_text((1, [18, *counts])))
+    in_file = [18, *counts][0::2] + [18, *counts][1::2]
+    said = "\n".join(caplog.messages)
+    assert [f"{npu:04x}:01:00.0 (NPU {npu})" in said for npu in range(7)] == [count < 18 for count in in_file]
+
+
+def test_the_gpu_without_nvlinks_of_two_trays_is_named(tmp_path):
+    path = report("nccl_gb300_2tray_one_gpu_without_nvlink.xml")
+    done = run("network", "read", str(path), "--output", "out", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr.count("\n") == 1
+    assert (
+        "GPU host1.0009:06:00.0 (NPU 5) has no <nvlink> links, others of its kind (sm 103, device 0x31c2) have 18" in done.stderr
+    )
+    found = gbps_between(read_network(tmp_path / "out" / "network.yml"))
+    assert [found.get((npu, "nvswitch")) for npu in range(8)] == [721.8] * 5 + [None] + [721.8] * 2
+    assert found[5, "host1.cpu0"] == 96.0 + 223.56
+    assert not {end for end in found if str(end[0]).startswith("host0") and str(end[1]).startswith("host1")}
+
+
+def test_ranks_that_share_a_gpu_share_its_links(tmp_path):
+    network = read_fabric(report("nccl_two_gpu_in_one_pci.xml"), 100.0)[1]
+    found = gbps_between(network)
+    shared = "0000:18:00.0"
+    assert network.num_npus == 3 and found[0, shared] == found[1, shared] == 5000.0
+    assert found[shared, "nvswitch"] == found[2, "nvswitch"] == 370.8
+    assert not {(0, "nvswitch"), (1, "nvswitch")} & found.keys()
+
+
+def test_partitions_of_a_gpu_halve_its_links(tmp_path):
+    inside = '<nvlink target="x" count="18" tclass="0x068000"/><c2c bw="40000" count="5"/>'
+    gpus = "".join(f'<gpu sm="100" rank="{part}" mlopart="{part}">{inside}</gpu>' for part in range(2))
+    found = gbps_between(read_text(tmp_path, "t.xml", machine(gpus)))
+    assert found[0, 1] == 2618.0 and found[0, "nvswitch"] == found[1, "nvswitch"] == 360.9
+    assert found[0, "0.c2c"] == found[1, "0.c2c"] == found["0.c2c", "cpu0"] == 200.0
+
+
+def test_all_nvswitches_of_a_file_are_one_device(tmp_path):
+    named = (
+        '<nvlink target="0000:05:00.0" count="9" tclass="0x068000"/><nvlink target="0000:06:00.0" count="9" tclass="0x068000"/>'
+    )
+    hidden = '<nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>'
+    gpus = [f'<gpu sm="90">{links}</gpu>' for links in (named, hidden, named)]
+    network = read_text(tmp_path, "t.xml", machine(*gpus))
+    assert [device.kind for device in network.forwarding].count("switch") == 1
+    assert {gbps_between(network)[npu, "nvswitch"] for npu in range(3)} == {370.8} and len(network.links) == 12
+
+
+def test_pcie_devices_without_speed_are_taken_as_nccl_takes_them(tmp_path):
+    done = run("network", "read", str(report("nccl_azure_ncv4.xml")), "--output", "out", cwd=tmp_path)
+    assert done.returncode == 0 and "have no link speed: 8 GT/s" in done.stderr and "have no link width: x16" in done.stderr
+    found = gbps_between(read_network(tmp_path / "out" / "network.yml"))
+    assert [found[npu, f"cpu{npu}"] for npu in range(4)] == [12.0] * 4 and found["cpu0", "cpu3"] == 16.0
+
+
+@pytest.mark.parametrize(
+    "attributes, gbps",
+    [
+        ('arch="ppc64"', 32.0),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207"', 40.0),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="143"', 22.0),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85"', 10.0),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="79"', 6.0),
+        ('arch="x86_64" vendor="GenuineIntel" familyid="19" modelid="207"', 6.0),
+        ('arch="x86_64" vendor="CentaurHauls" familyid="7" modelid="91"', 9.0),
+        ('arch="x86_64" vendor="CentaurHauls" familyid="7" modelid="59"', 6.0),
+        ('arch="riscv"', None),
+    ],
+)
+def test_bandwidth_between_cpus_is_what_nccl_counts_on(attributes, gbps, tmp_path):
+    pci = '<pci busid="{}" link_speed="16.0 GT/s PCIe" link_width="16"><gpu sm="80"/></pci>'
+    cpus = "".join(f'<cpu numaid="{numa}" {attributes}>{pci.format(numa)}</cpu>' for numa in range(2))
+    if gbps is None:
+        with refused("a CPU of arch 'riscv' .*--cpu-bandwidth"):
+            read_text(tmp_path, "t.xml", f"<system>{cpus}</system>", None)
+    else:
+        assert gbps_between(read_text(tmp_path, "t.xml", f"<system>{cpus}</system>", None))["cpu0", "cpu1"] == gbps
+    assert gbps_between(read_text(tmp_path, "t.xml", f"<system>{cpus}</system>", 33.0))["cpu0", "cpu1"] == 33.0
+
+
+def test_npus_are_numbered_by_rank(tmp_path):
+    gpus = [f'<gpu sm="90" rank="{rank}"><nvlink target="x" count="{1 + rank}" tclass="0x068000"/></gpu>' for rank in (2, 0, 1)]
+    found = gbps_between(read_text(tmp_path, "t.xml", machine(*gpus)))
+    assert [found[npu, "nvswitch"] for npu in range(3)] == pytest.approx([20.6, 41.2, 61.8])
+
+
+def test_two_levels_of_a_broadcom_switch_are_one(tmp_path):
+    """A switch below one of the same kind is a part of it, and one below that is not."""
+    ids = 'vendor="0x1000" device="0xc010" subsystem_vendor="0x1000" subsystem_device="0xa096"'
+    speed = 'link_speed="16.0 GT/s PCIe" link_width="16"'
+    inner = machine('<gpu sm="90"/>', '<gpu sm="90"/>').partition('numaid="0">')[2].removesuffix("</cpu></system>")
+    for bus in ("c", "b", "a"):
+        inner = f'<pci busid="{bus}" {ids} {speed}>{inner}</pci>'
+    network = read_text(tmp_path, "t.xml", f'<system><cpu numaid="0">{inner}</cpu></system>')
+    assert [device.name for device in network.forwarding] == ["cpu0", "a", "c"]
+
+
+@pytest.mark.parametrize("nics", [0, 2])
+def test_files_of_several_hosts_are_one_network(nics, tmp_path):
+    """Each network card has a port, or each GPU of a host that has none."""
+    nic = '<pci busid="9{}" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net dev="0"/></nic></pci>'
+    for host in range(3):
+        gpus = '<gpu sm="90" rank="0"/>', '<gpu sm="90" rank="1"/>'
+        (tmp_path / f"{host}.xml").write_text(machine(*gpus, inside="".join(nic.format(at) for at in range(nics))))
+    files = [f"{host}.xml" for host in range(3)]
+    done = run("network", "read", *files, "--between", "Switch 400 Gb/s 2 us", "--output", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    network = read_network(tmp_path / "out" / "network.yml")
+    ports = [link for link in network.links if link.dst == network.num_npus + len(network.forwarding) - 1]
+    assert network.num_npus == 6 and network.forwarding[-1].name == "between"
+    assert {(round((link.bandwidth_gibps or 0) / GIB_PER_GB, 6), link.latency_ns) for link in ports} == {(50.0, 2000.0)}
+    kinds = ["npu" if link.src < 6 else network.forwarding[link.src - 6].kind for link in ports]
+    assert kinds == ["nic" if nics else "npu"] * 6
+    build_topology(network, may_forward=True)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    rows(
+        """
+    read a.xml b.xml | b.xml: a second file of NCCL, expected what joins the hosts of the files: --between 'Switch 50 GB/s 2 us'
+    read a.xml --between 'Switch 50 GB/s 2 us' | a.xml has a single host
+    read a.xml b.xml --between 'Ring 50 GB/s 2 us' | found 'Ring 50 GB/s 2 us', expected the bandwidth and the latency
+    read a.xml b.xml --between 'Switch 0 GB/s 2 us' | expected a bandwidth above 0
+    read a.xml b.xml --between 'Switch fast GB/s 2 us' | found 'Switch fast GB/s 2 us', expected
+    read c.xml c.xml --between 'Switch 50 GB/s 2 us' | has host 0x1, as c.xml has, expected files of different hosts
+    read a.xml b.yml --between 'Switch 50 GB/s 2 us' | b.yml: found the suffix '.yml' beside an XML of NCCL
+    read b.yml --between 'Switch 50 GB/s 2 us' | b.yml is no XML of NCCL
+    """
+    ),
+)
+def test_files_of_hosts_that_nothing_joins(arguments, message, tmp_path):
+    for name in ("a.xml", "b.xml"):
+        (tmp_path / name).write_text(machine('<gpu sm="90"/>', '<gpu sm="90"/>'))
+    (tmp_path / "c.xml").write_text(hosts_text((1, [1, 1])))
+    (tmp_path / "b.yml").write_text("x: 1")
+    done = run("network", *shlex.split(arguments), "--output", "out", cwd=tmp_path)
+    assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_not_read_of_a_machine_is_counted(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.fabric.between_hosts import BetweenHosts
 from astra_tacos.network.fabric.infragraph import is_infragraph, read_infragraph
 from astra_tacos.network.fabric.nccl_topology import read_nccl_topology
 from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
@@ -21,12 +22,18 @@ from astra_tacos.support.input_file import BEGIN, read_begin, refuse_foreign
 from astra_tacos.support.text_files import read_yaml_mapping
 
 _YAML = (".yml", ".yaml")
+_XML = ".xml"
 _LIMIT = 1e12
 """Of bandwidths and latencies, as of those of the kinds."""
 
 
 def read_fabric(
-    path: Path, latency_ns: float, cpu_gbps: float, others: Sequence[Path] = (), gbps: float | None = None
+    path: Path,
+    latency_ns: float,
+    cpu_gbps: float | None = None,
+    others: Sequence[Path] = (),
+    gbps: float | None = None,
+    between: BetweenHosts | None = None,
 ) -> tuple[str, NetworkConfig]:
     """What kind of file this is, and its network.
 
@@ -37,11 +44,13 @@ def read_fabric(
     latency_ns
         Of each link, where the file gives none.
     cpu_gbps
-        Decimal GB/s between CPUs, which NCCL's file does not give.
+        Decimal GB/s between CPUs, which NCCL's file does not give; None: what NCCL counts on.
     others
-        More InfraGraph files, or directories of them, which belong to the first.
+        More files which belong to the first: InfraGraph files, directories of them, or NCCL's files of other hosts.
     gbps
         Decimal GB/s of an InfraGraph's links that have none.
+    between
+        What joins the hosts of NCCL's files.
 
     Raises
     ------
@@ -53,11 +62,13 @@ def read_fabric(
     for name, value in (("--cpu-bandwidth", cpu_gbps), ("--bandwidth", gbps)):
         if value is not None and not 0 < value < _LIMIT:
             raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_LIMIT:g}")
+    if path.suffix == _XML and not path.is_dir():
+        return "NCCL topology", read_nccl_topology(_nccl_files(path, *others), latency_ns, cpu_gbps, between)
+    if between is not None:
+        raise ConfigError(f"--between: {path} is no XML of NCCL, expected such: only their hosts are joined")
     if others or path.is_dir():
         return "InfraGraph", read_infragraph([file for each in (path, *others) for file in _files(each)], latency_ns, gbps)
     refuse_foreign(path, read_begin(path, BEGIN), workloads=True)
-    if path.suffix == ".xml":
-        return "NCCL topology", read_nccl_topology(path, latency_ns, cpu_gbps)
     if path.suffix == ".txt":
         return "ns-3 topology", read_ns3_topology(path)
     if path.suffix in _YAML:
@@ -69,13 +80,20 @@ def read_fabric(
     )
 
 
+def _nccl_files(*paths: Path) -> tuple[Path, ...]:
+    """NCCL's files, each checked to be none of another kind."""
+    for path in paths:
+        if path.suffix != _XML:
+            raise ConfigError(f"{path}: found the suffix {path.suffix!r} beside an XML of NCCL, expected .xml: files of one kind")
+        refuse_foreign(path, read_begin(path, BEGIN), workloads=True)
+    return paths
+
+
 def _files(path: Path) -> list[Path]:
     """An InfraGraph file, or those of a directory."""
     if not path.is_dir():
         if path.suffix not in _YAML:
-            raise ConfigError(
-                f"{path}: found the suffix {path.suffix!r}, expected .yml or .yaml: only InfraGraph files are read together"
-            )
+            raise ConfigError(f"{path}: found the suffix {path.suffix!r}, expected .yml or .yaml beside InfraGraph files")
         return [path]
     found = sorted(file for file in path.iterdir() if file.suffix in _YAML)
     if not found:

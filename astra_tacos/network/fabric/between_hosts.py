@@ -1,0 +1,44 @@
+"""What joins hosts whose files end at the host: a switch with a port for each network card."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from astra_tacos.network.fabric.host_levels import BANDWIDTH_UNITS, LATENCY_UNITS
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.text_files import describe, parse_decimal
+
+EXAMPLE = "Switch 50 GB/s 2 us"
+_FORM = re.compile(rf"Switch +(\S+?) *({'|'.join(BANDWIDTH_UNITS)}) +(\S+?) *({'|'.join(LATENCY_UNITS)})")
+_LIMIT = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenHosts:
+    """A switch, whose ports have this bandwidth (decimal GB/s in each direction) and latency (ns of the link)."""
+
+    bandwidth_gbps: float
+    latency_ns: float
+
+    @classmethod
+    def parse(cls, text: str) -> BetweenHosts:
+        """The switch of a text such as `EXAMPLE`.
+
+        Raises
+        ------
+        ConfigError
+            If the text has another form, or a number is out of range.
+        """
+        found = _FORM.fullmatch(text.strip())
+        bandwidth, latency = (parse_decimal(found[1]), parse_decimal(found[3])) if found else (None, None)
+        if found is None or bandwidth is None or latency is None:
+            raise ConfigError(
+                f"--between: found {describe(text)}, expected the bandwidth and the latency of a switch's ports, as '{EXAMPLE}'"
+            )
+        gbps, latency_ns = bandwidth * BANDWIDTH_UNITS[found[2]], latency * LATENCY_UNITS[found[4]]
+        if not 0 < gbps < _LIMIT or not 0 <= latency_ns < _LIMIT:
+            raise ConfigError(
+                f"--between: found {describe(text)}, expected a bandwidth above 0 and a latency of 0 or more, below {_LIMIT:g}"
+            )
+        return cls(gbps, latency_ns)
