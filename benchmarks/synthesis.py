@@ -100,7 +100,7 @@ def table() -> str:
     lines = [
         f"Machine: {machine()}. First use, all kernels compiled: {first_use_seconds():.1f} s.",
         "",
-        "| network | NPUs | sends | synthesis (s), median (min to max) | sends a second | TACOS (s) | TACOS / here | time / bound |",
+        "| network | NPUs | sends | synthesis (s): median, least to most | sends/s | TACOS (s) | TACOS / here | time / bound |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, network in CASES.items():
