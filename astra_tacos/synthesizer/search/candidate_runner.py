@@ -22,7 +22,7 @@ from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, metered
 from astra_tacos.schedule.timing import TRUNCATION_HANDICAP, LinkModel
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.search.candidates import Candidate, TimedSchedule, is_between
-from astra_tacos.synthesizer.search.search_options import Effort
+from astra_tacos.synthesizer.search.search_options import EFFORTS, THOROUGH, Effort
 
 _ADVISED_COUNTS, _IN_BETWEEN = 1, 2
 """Numbers of the stages (`Candidate.stage`) that try advised numbers of chunks, and those between powers of two."""
@@ -204,6 +204,10 @@ _OVERSHOOT = 1.25
 """A candidate that examines more than what is left of a budget that was asked for, times this, is stopped."""
 
 
+_CHEAP = 0.1
+"""Share of the spare budget that a candidate takes at most which is tried within it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _UnderWay:
     candidate: Candidate
@@ -302,6 +306,14 @@ class CandidateRunner:
             finally:
                 for other in under_way:
                     other.drop()
+
+    def use_spare(self, candidates: Sequence[Candidate], share: float) -> None:
+        """Try cheap candidates that promise less, as a thorough search does, within a share of the budget."""
+        own, passed_over, budget = self.leaderboard.effort, self.passed_over, self.budget
+        self.leaderboard.effort = replace(EFFORTS[THOROUGH], worth=own.worth, for_leader=1.0, for_promising=1.0)
+        self.passed_over, self.budget = [], share * budget
+        self.run([each for each in candidates if each.work <= _CHEAP * self.budget], lambda done, total: None)
+        self.leaderboard.effort, self.passed_over, self.budget = own, passed_over, budget
 
     @property
     def was_cut_off(self) -> bool:

@@ -149,6 +149,9 @@ def search(
         threads = options.threads or os.cpu_count() or 1
         runner.workers = max(1, min(threads, len(candidates), _SENDS_AT_A_TIME // most_sends))
         runner.run(candidates, on_progress)
+    was_cut_off, spare = runner.was_cut_off, EFFORTS[options.effort].spare
+    if spare and not is_limit:
+        runner.use_spare([each for each in candidates if id(each) not in leaderboard.made], spare)
     refusals |= {
         name: reason for (name, _), reason in runner.refusals.items() if len(models) == 1 or name not in leaderboard.tried
     }
@@ -165,10 +168,10 @@ def search(
         len(candidates),
         len(leaderboard.made),
         runner.work,
-        runner.was_cut_off,
+        was_cut_off,
         runner.ran_out_of_time,
         refusals,
-        more_may_help=runner.was_cut_off or runner.ran_out_of_time or leaderboard.would_try(candidates, EFFORTS[THOROUGH]),
+        more_may_help=was_cut_off or runner.ran_out_of_time or leaderboard.would_try(candidates, EFFORTS[THOROUGH]),
     )
 
 

@@ -33,6 +33,8 @@ class Effort:
         So many times that may be examined for the synthesizer and link model that lead.
     for_promising
         So many times for a synthesizer and link model whose times promise to lead with more chunks.
+    spare
+        Share of the budget up to which a search goes on that has made all that this effort would.
     worth
         A candidate is made if its bound is less than this share of the leader's time. For each doubling of its sends, from
         100,000 on, it may take this share of that time.
@@ -55,6 +57,7 @@ class Effort:
     on_graphs: int
     for_leader: float
     for_promising: float
+    spare: float
     worth: float
     gain: float
     trials_work: int
@@ -69,6 +72,7 @@ EFFORTS = {
         on_graphs=SENDS_PER_SECOND,
         for_leader=1.0,
         for_promising=2.0,
+        spare=0.0,
         worth=0.98,
         gain=0.99,
         trials_work=50_000,
@@ -81,6 +85,7 @@ EFFORTS = {
         on_graphs=3 * SENDS_PER_SECOND,
         for_leader=1.5,
         for_promising=8.0,
+        spare=0.6,
         worth=0.99,
         gain=0.995,
         trials_work=200_000,
@@ -93,6 +98,7 @@ EFFORTS = {
         on_graphs=20 * SENDS_PER_SECOND,
         for_leader=1.0,
         for_promising=2.0,
+        spare=0.0,
         worth=1.0,
         gain=0.998,
         trials_work=500_000,
