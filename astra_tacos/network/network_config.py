@@ -182,7 +182,7 @@ def read_network(path: str | Path) -> NetworkConfig:
 def topology_file_of(path: Path, document: Mapping[str, Any]) -> str | None:
     """The ns-3 topology that a network file names in place of dimensions: `topology: [ Custom ]` with `topology_file`.
 
-    Some branches of ASTRA-sim read this form, stock ASTRA-sim does not. What `astra_tacos` says of dimensions or links goes first.
+    Some branches of ASTRA-sim read this form, stock ASTRA-sim does not. Blocks or links of the key `astra_tacos` go first.
 
     Raises
     ------
