@@ -125,9 +125,15 @@ def _of_traces(paths: list[Path], asked: int | None, log: Log) -> _Made:
         raise ConfigError(f"{sources[0].names}: nothing that computes on a GPU or communicates, expected a trace of training")
     if sources[0].device is None:
         log.add("computation takes no time", "there is no Kineto trace, and a host's trace has no times", is_assumed=True)
-    notes = tuple(f"rank {rank}: {source.names}" for rank, source in enumerate(sources))
+    notes = tuple(_trace_note(rank, source) for rank, source in enumerate(sources))
     hint = " (--ranks N replicates a single one)" if len(sources) == 1 else ""
     return _Made(ranks, _groups(sources), num_ranks, notes, "the traces are of", hint)
+
+
+def _trace_note(rank: int, source: RankSource) -> str:
+    """Which traces are those of a rank of the run, and of which rank of the job, where that is another one."""
+    here = "" if source.rank == rank else f" of the job, rank {rank} of the run"
+    return f"rank {source.rank}{here}: {source.names}"
 
 
 def _of_layers(paths: list[Path], asked: int | None, log: Log) -> _Made:
