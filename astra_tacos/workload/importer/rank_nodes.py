@@ -80,8 +80,8 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
     if device_of and lacking:
         alone = host_of[lacking[0]].name
         raise ConfigError(f"{alone}: a host trace without a Kineto trace, although other ranks have one: expected all or none")
-    alone = next(iter(device_of.values())).rank if len(ranks) == 1 and device_of else None
-    return [RankSource(rank if alone is None else alone, host_of.get(rank), device_of.get(rank)) for rank in ranks]
+    own = next(iter(device_of.values())).rank if len(ranks) == 1 and device_of else None
+    return [RankSource(rank if own is None else own, host_of.get(rank), device_of.get(rank)) for rank in ranks]
 
 
 def _by_rank(traces: list[_Trace]) -> dict[int, _Trace]:
