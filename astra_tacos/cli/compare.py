@@ -28,8 +28,9 @@ from astra_tacos.cli.shared.search_options import candidate_option, collective_o
 from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import FILES, ComparisonFiles, comparison_result
 from astra_tacos.report.style import WIDTHS
+from astra_tacos.report.table import few_bytes_text
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
-from astra_tacos.support.units import MAX_SIZE_BYTES
+from astra_tacos.support.units import MAX_SIZE_BYTES, format_size
 from astra_tacos.synthesizer import auto_synthesizers
 
 if TYPE_CHECKING:
@@ -115,10 +116,16 @@ def compare(
     compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
     rows = mark_best(collected("comparing", what.rows(), what.num_rows))
     paths = files.write(rows)
+    run_as = {size: what.size_as_run(size) for size in sizes if what.size_as_run(size) != size}
     if as_json:
-        print_json(comparison_result(rows, paths) | network.carried_error)
+        more = {"astra_sim_aborts": list(what.astra_sim_aborts), "run_as_bytes": run_as}
+        print_json(comparison_result(rows, paths) | more | network.carried_error)
     else:
         print_comparison(rows, clock.name, tuple(each.name for each in candidates), verbose=verbose)
+        for reason in what.astra_sim_aborts:
+            echo(f"ASTRA-sim aborts here with its own algorithms: {reason}")
+        for size, run_bytes in run_as.items():
+            echo(f"run as {format_size(run_bytes)}: {few_bytes_text(size)}")
         if network.error is not None:
             echo(f"times of the network: {plus_or_minus(network.error)}")
         for path in paths:

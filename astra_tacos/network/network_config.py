@@ -50,6 +50,8 @@ MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""
 _EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes", "reducing", "error")
 _OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
+_CUSTOM = "Custom"
+_TOPOLOGY_FILE = "topology_file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +163,51 @@ def read_network(path: str | Path) -> NetworkConfig:
             raise ConfigError(f"{path}: astra_tacos gives both links and topology, expected one of them")
         links = _explicit_links(path, extension["links"], may_be_parallel="switches" in extension or "nodes" in extension)
         forwarding = _forwarding(path, extension, links)
-        _check_count(path, document, links, len(forwarding))
+        _check_count(path, document, links, len(forwarding), "astra_tacos.links")
         network = NetworkConfig(text_of(path), (), links, failed_links, overrides, forwarding=forwarding)
         return _with_reducing(path, extension, replace(network, error=_error(path, extension)))
     for key in ("switches", "nodes"):
         if key in extension:
             raise ConfigError(f"{path}: astra_tacos has the key '{key}' without links, expected both")
+    topology_file = topology_file_of(path, document)
+    if topology_file is not None:
+        graph = _read_graph(path, document, topology_file)
+        network = replace(graph, failed_links=failed_links, link_overrides=overrides, error=_error(path, extension))
+        return _with_reducing(path, extension, network)
     dimensions = _dimensions(path, document, extension)
     network = NetworkConfig(text_of(path), dimensions, (), failed_links, overrides, error=_error(path, extension))
     return _with_reducing(path, extension, network)
+
+
+def topology_file_of(path: Path, document: Mapping[str, Any]) -> str | None:
+    """The ns-3 topology that a network file names in place of dimensions: `topology: [ Custom ]` with `topology_file`.
+
+    Some branches of ASTRA-sim read this form, stock ASTRA-sim does not. Blocks or links of the key `astra_tacos` go first.
+
+    Raises
+    ------
+    ConfigError
+        If a file has one of the two keys only.
+    """
+    extension = document.get("astra_tacos", {})
+    if "links" in extension or "topology" in extension:
+        return None
+    if document.get("topology") == [_CUSTOM]:
+        expected = "the path of an ns-3 topology, as topology is [ Custom ]"
+        return filled_text(document.get(_TOPOLOGY_FILE), f"{path}: {_TOPOLOGY_FILE}", expected)
+    if _TOPOLOGY_FILE in document:
+        found = describe(document.get("topology"))
+        raise ConfigError(f"{path}: topology is {found} beside {_TOPOLOGY_FILE}, expected [ {_CUSTOM} ]")
+    return None
+
+
+def _read_graph(path: Path, document: Mapping[str, Any], topology_file: str) -> NetworkConfig:
+    """The graph of an ns-3 topology; `bandwidth` and `latency` of the network file stand for nothing in it."""
+    from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
+
+    graph = read_ns3_topology(path.parent / topology_file)
+    _check_count(path, document, graph.links, len(graph.forwarding), _TOPOLOGY_FILE)
+    return replace(graph, source=text_of(path))
 
 
 def _error(path: Path, extension: Mapping[str, Any]) -> float | None:
@@ -436,16 +474,16 @@ def _forwarding(path: Path, extension: Mapping[str, Any], links: Sequence[LinkSp
     return forwarding
 
 
-def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSpec], num_forwarding: int) -> None:
-    """Check that the NPUs of the links are those of `npus_count`, where it is given."""
+def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSpec], num_forwarding: int, key: str) -> None:
+    """Check that the NPUs of the links, which a key gives, are those of `npus_count`, where it is given."""
     if "npus_count" not in document:
         return
     sizes = _sizes(path, _list(path, document, "npus_count"))
     count, found = math.prod(sizes), 1 + max(max(link.src, link.dst) for link in links) - num_forwarding
     if count != found:
+        hint = " (astra_tacos.switches says how many devices after the NPUs only forward)" if key != _TOPOLOGY_FILE else ""
         raise ConfigError(
-            f"{path}: astra_tacos.links has NPUs 0 to {found - 1}, npus_count gives {count:,}, expected the same NPUs in both "
-            "(astra_tacos.switches says how many devices after the NPUs only forward)"
+            f"{path}: {key} has NPUs 0 to {found - 1}, npus_count gives {count:,}, expected the same NPUs in both{hint}"
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.run_directory import LOG, NS3_SCRIPT, SCRIPT, check_script_name, write_ns3_script, write_run_script
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig, configured, read_network
+from astra_tacos.network.network_config import NetworkConfig, configured, read_network, topology_file_of
 from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.replayer.astra_sim import find_binary, run_astra_sim
@@ -34,7 +34,7 @@ from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, write_json
 from astra_tacos.support.input_file import forget_inputs
-from astra_tacos.support.text_files import read_json_object, read_yaml_mapping
+from astra_tacos.support.text_files import filled_text, mapping_value, read_json_object, read_yaml_mapping
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"
@@ -79,25 +79,26 @@ def _is_own(names: set[str]) -> bool:
 
 
 def network_tables(network: Path) -> tuple[Path, ...]:
-    """The tables of links and of nodes that a network file names, as it names them.
+    """The tables of links and of nodes, or the topology file, that a network file names, as it names them.
 
     Raises
     ------
     ConfigError
         If one is not beside the network file or below, so that a copy of that file would not find it.
     """
-    extension = read_yaml_mapping(network).get("astra_tacos", {})
-    tables = []
-    for key in ("links", "nodes"):
-        if key not in extension:
-            continue
-        table = Path(extension[key])
-        if table.is_absolute() or ".." in table.parts or table.suffix != ".csv":
+    document = read_yaml_mapping(network)
+    extension = mapping_value(document.get("astra_tacos", {}), f"{network}: astra_tacos", "a mapping")
+    named = [(f"astra_tacos.{key}", extension[key], ".csv") for key in ("links", "nodes") if key in extension]
+    topology_file = topology_file_of(network, document)
+    if topology_file is not None:
+        named.append(("topology_file", topology_file, ".txt"))
+    for key, name, suffix in named:
+        table = Path(filled_text(name, f"{network}: {key}", f"a {suffix} file beside it"))
+        if table.is_absolute() or ".." in table.parts or table.suffix != suffix:
             raise ConfigError(
-                f"{network}: astra_tacos.{key} is {table}, expected a .csv file beside {network.name}, to be copied with it"
+                f"{network}: {key} is {table}, expected a {suffix} file beside {network.name}, to be copied with it"
             )
-        tables.append(table)
-    return tuple(tables)
+    return tuple(Path(name) for _, name, _ in named)
 
 
 def own_tables(folder: Path) -> tuple[str, ...]:

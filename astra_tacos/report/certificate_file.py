@@ -72,6 +72,7 @@ class CertificateFile(TypedDict):
     num_links: Whole
     collective: str
     size_bytes: Whole
+    asked_bytes: NotRequired[Whole]
     chunks_per_npu: Whole
     root: Whole | None
     num_chunks: Whole

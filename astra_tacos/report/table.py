@@ -30,6 +30,8 @@ def synthesis_summary(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("algorithm", result["synthesizer"], f"{chunks}{more}"),
         ("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], time_ns)} GB/s", ""),
     ]
+    if "asked_bytes" in result:
+        rows.insert(0, ("size", format_size(result["size_bytes"]), few_bytes_text(result["asked_bytes"])))
     if result.get("search", {}).get("cut_off_by_time_limit"):
         rows.append(("search", "cut off", "by --time-limit: the result depends on the machine"))
     if result.get("best_native_ns") is not None:
@@ -42,6 +44,11 @@ def synthesis_summary(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         rows.append(("at least", "-", no_bound_text(result["backend"])))
     printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""
     return [*rows, ("prints", "", printed)] if printed else rows
+
+
+def few_bytes_text(asked_bytes: int) -> str:
+    """Why a collective has more bytes than were asked for."""
+    return f"{format_size(asked_bytes)} is run as a byte for each NPU, as ASTRA-sim does"
 
 
 def share_of_bound(result: Mapping[str, Any]) -> str:

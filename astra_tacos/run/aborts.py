@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 
 _LACKING = (NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.INVALID)
 _MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+
+def abort_at_start(network: NetworkConfig, backend: Backend) -> tuple[str, ...]:
+    """Why stock ASTRA-sim aborts before it runs anything on a network; empty where it does not (lint: N01)."""
+    fault = backend.aborted_by(network)
+    return () if fault is None else (f"{backend.binary} aborts at its start on a {fault.block} of {fault.size} (lint: N01)",)
 
 
 def aborts_of(run: Run, outcome: RunOutcome) -> tuple[str, ...]:
@@ -23,10 +31,7 @@ def aborts_of(run: Run, outcome: RunOutcome) -> tuple[str, ...]:
     run, outcome
         A run of which every rank was replayed, or one rank of each class, and its replay.
     """
-    reasons: list[str] = []
-    fault = outcome.backend.aborted_by(run.network)
-    if fault is not None:
-        reasons.append(f"{outcome.backend.binary} aborts at its start on a {fault.block} of {fault.size} (lint: N01)")
+    reasons = list(abort_at_start(run.network, outcome.backend))
     trace, end = run.workload, outcome.node_finish_ns
     lacks = np.isin(trace.kind, _LACKING) | ((trace.kind == NodeType.COMP) & run.columns.is_cpu_op)
     lacks &= end >= 0

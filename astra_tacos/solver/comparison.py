@@ -15,6 +15,7 @@ from astra_tacos.export.candidate import Candidate
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import NATIVE, CompareRow
+from astra_tacos.run.aborts import abort_at_start
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend, Binary
 from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.solver.clock import bounds_on, time_on, timed_for
@@ -95,10 +96,25 @@ class Comparison:
         about = self.topology.name, self.topology.describe_shape(), self.topology.num_endpoints
         return CompareRow(*about, self.collective, self.root, size, name)
 
+    def size_as_run(self, size: int) -> int:
+        """The bytes that a size is run as: other ones where it has fewer than NPUs and searches choose the number of chunks."""
+        return size_as_run(self.collective, self.topology.num_endpoints, size) if self.options.chooses_chunks else size
+
+    @property
+    def astra_sim_aborts(self) -> tuple[str, ...]:
+        """Why stock ASTRA-sim aborts on the network, so that nobody sees its own algorithms' times there."""
+        return abort_at_start(self.network, self.clock) if self.with_native else ()
+
     def _of_size(self, size: int) -> Collective:
         if size not in self._collectives:
-            as_run = size_as_run(self.collective, self.topology.num_endpoints, size) if self.options.chooses_chunks else size
-            what = self.collective, self.topology.num_npus, as_run, self.options.first_chunks, self.root, self.topology.endpoints
+            what = (
+                self.collective,
+                self.topology.num_npus,
+                self.size_as_run(size),
+                self.options.first_chunks,
+                self.root,
+                self.topology.endpoints,
+            )
             self._collectives[size] = make_collective(*what)
         return self._collectives[size]
 

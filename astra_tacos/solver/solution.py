@@ -83,6 +83,8 @@ class Request:
     in_flight: int | None = None
     sketch: Sketch | None = None
     checks: bool = True
+    asked_bytes: int = field(init=False)
+    """The size as it was given, where `size_bytes` became a byte for each NPU."""
 
     @property
     def clock(self) -> Backend:
@@ -94,11 +96,17 @@ class Request:
             raise ConfigError(f"sketch: schedules under a sketch are not compared on the {self.backend} backend")
         if self.helpers and self.part_bytes is not None:
             raise ConfigError("helpers: all NPUs of an all-to-allv take part, expected none")
+        object.__setattr__(self, "asked_bytes", self.size_bytes)
         if self.options.chooses_chunks:
             as_run = size_as_run(self.collective, self.network.num_npus - len(self.helpers), self.size_bytes)
             object.__setattr__(self, "size_bytes", as_run)
         if self.sketch is not None and self.sketch.chunks is not None and self.options.chooses_chunks:
             object.__setattr__(self, "options", replace(self.options, chunks_per_npu=self.sketch.chunks))
+
+    @property
+    def asked(self) -> dict[str, int]:
+        """What results say of a size that is run as another one: nothing if there is none."""
+        return {} if self.asked_bytes == self.size_bytes else {"asked_bytes": self.asked_bytes}
 
     @property
     def replays_packets(self) -> bool:
@@ -184,6 +192,7 @@ class Solution:
             "link_order": order_of_traces(self.schedule)[0],
             "verified": self.request.checks,
             "search": self.search.describe(),
+            **self.request.asked,
             **_of_last_release(self.prints, self.timed),
         }
         return figures if self.sketch is None else figures | {"sketch": self.sketch.to_json()}

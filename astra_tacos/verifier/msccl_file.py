@@ -9,7 +9,9 @@ chunks. A location is therefore an equal part of a chunk, `grain` per chunk, suc
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
@@ -27,6 +29,8 @@ from astra_tacos.verifier.violation import Violation
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+
+_log = logging.getLogger(__name__)
 
 STEP_TYPES = ("s", "r", "rcs", "rrc", "rrs", "rrcs", "cpy", "re", "nop")
 BUFFERS = ("i", "o", "s")
@@ -56,6 +60,14 @@ _ONLY_SUCCESSORS = ("reducescatter", "gather", "scatter", "alltoallv", "send", "
 _STEP_NUMBERS = ("s", "srcoff", "dstoff", "cnt", "depid", "deps", "hasdep")
 _STEP_WORDS = (("type", STEP_TYPES), ("srcbuf", BUFFERS), ("dstbuf", BUFFERS))
 _SUCCESSORS_REQUIRE = ("outofplace", "minBytes", "maxBytes")
+_READ = {
+    "algo": {"name", "proto", "coll", "ngpus", "nchunksperloop", "nchannels", "inplace", *_SUCCESSORS_REQUIRE},
+    "gpu": {"id", *(f"{buffer}_chunks" for buffer in BUFFERS)},
+    "copy": {"i_off", "o_off"},
+    "tb": {"id", "send", "recv", "chan"},
+    "step": {*_STEP_NUMBERS, *(name for name, _ in _STEP_WORDS)},
+}
+"""The attributes of each element that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +181,7 @@ class _Numbers(dict[str, int]):
 
 
 def read_msccl_xml(path: Path) -> MscclFile:
-    """Read an MSCCL XML file.
+    """Read an MSCCL XML file. A warning counts the attributes that are not read.
 
     Raises
     ------
@@ -197,6 +209,11 @@ def read_msccl_xml(path: Path) -> MscclFile:
     original = coll in _ONLY_ORIGINAL or ("outofplace" in missing and coll not in _ONLY_SUCCESSORS)
     absent = tuple(name for name in ("name", "proto") if name not in root.attrib) + (() if original else missing)
     chunks, copies, blocks, columns = _read_gpus(root, num_npus, numbers, path)
+    unread = Counter(
+        f"{name} of <{each.tag}>" for each in root.iter() for name in each.attrib.keys() - _READ.get(str(each.tag), set())
+    )
+    if unread:
+        _log.warning("%s: not read: %s", path, ", ".join(f"{count:,} {what}" for what, count in sorted(unread.items())))
     return MscclFile(
         path,
         coll,

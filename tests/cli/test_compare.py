@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from helpers.command import answer, run
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.shared.options import SIZES
@@ -192,3 +193,16 @@ def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(tmp_pa
         f"{path}: 1,000,000 NPUs, for which all-reduce has more than 50,000,000 sends, too many to list: use at most 5,000 "
         "NPUs, or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"
     )
+
+
+def test_says_where_astra_sim_aborts(tmp_path):
+    """The reason is the one that a replay on the network gives."""
+    numbers = "npus_count: [ {} ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+    for npus in (2, 4):
+        (tmp_path / f"ring{npus}.yml").write_text("topology: [ Ring ]\n" + numbers.format(npus))
+    asking = "compare --sizes 1MiB --synthesizers ring --network"
+    reason = "AstraSim_Analytical_Congestion_Aware aborts at its start on a Ring of 2 (lint: N01)"
+    assert f"ASTRA-sim aborts here with its own algorithms: {reason}\n" in run(f"{asking} ring2.yml", cwd=tmp_path).stdout
+    assert answer(f"{asking} ring2.yml", tmp_path)["astra_sim_aborts"] == [reason]
+    for others in ("ring4.yml", "ring2.yml --backend congestion-unaware"):
+        assert answer(f"{asking} {others}", tmp_path)["astra_sim_aborts"] == []

@@ -142,3 +142,21 @@ def test_inspect_of_traces(tmp_path):
     shown = answer(f"inspect {name}", tmp_path)
     assert shown["collectives"][0]["duration_us"] == 8 and shown["has_times"] is True
     assert run(f"verify {name}", cwd=tmp_path).returncode == 2
+
+
+def test_attributes_that_nobody_reads_are_counted(tmp_path):
+    write(tmp_path)
+    plain = (tmp_path / "ring.xml").read_text()
+    changed = plain.replace("<step ", '<step netdepid="-1" netdeps="-1" ').replace("<algo ", '<algo redop="nop" ')
+    steps = plain.count("<step ")
+    (tmp_path / "net.xml").write_text(changed)
+    counted = f"net.xml: not read: {steps} netdepid of <step>, {steps} netdeps of <step>, 1 redop of <algo>"
+    for arguments in (
+        "verify net.xml",
+        "inspect net.xml",
+        "import net.xml --size 1MiB --output out",
+        "compare --network net.yml --sizes 1MiB --synthesizers direct --candidate net.xml",
+    ):
+        said = run(arguments, cwd=tmp_path)
+        assert said.returncode == 0 and said.stderr.count("\n") == said.stderr.count(counted) == 1, said.stderr
+    assert run("verify ring.xml", cwd=tmp_path).stderr == ""

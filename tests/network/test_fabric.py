@@ -8,7 +8,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers.command import run
+from helpers.command import answer, run
 from helpers.examples import refused, rows
 from helpers.peers import peers
 
@@ -412,6 +412,57 @@ def test_ns3_files_are_read_back(kind, tmp_path):
     again = read_ns3_topology(tmp_path / "ns3.txt")
     assert links_of(again) == links_of(made)
     assert ns3_topology_text(again) == (tmp_path / "ns3.txt").read_text()
+
+
+@pytest.mark.parametrize("kind", ["leaf-spine", "rails", "dragonfly", "dgx-h100"])
+def test_a_network_file_names_an_ns3_topology(kind, tmp_path):
+    """It is the graph of that file; failed links and overrides are those of any graph."""
+    made = make_fabric(kind)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "t.txt").write_text(ns3_topology_text(made))
+    first = made.links[0]
+    failed = f"astra_tacos: {{ failed_links: [ [{first.src}, {first.dst}] ] }}\n"
+    (tmp_path / "n.yml").write_text(f"topology: [ Custom ]\ntopology_file: below/t.txt\nbandwidth: [ 1.0 ]\n{failed}")
+    network = read_network(tmp_path / "n.yml")
+    assert network.source == str(tmp_path / "n.yml") and network.failed_links == ((first.src, first.dst),)
+    again = read_ns3_topology(tmp_path / "below" / "t.txt")
+    assert (links_of(network), network.forwarding) == (links_of(again), again.forwarding)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("topology: [ Custom ]\n", "n.yml: topology_file is nothing, expected the path of an ns-3 topology"),
+        ("topology: [ Ring ]\ntopology_file: t.txt\n", "topology is ['Ring'] beside topology_file, expected [ Custom ]"),
+        ("topology: [ Custom, Ring ]\ntopology_file: t.txt\n", "beside topology_file, expected [ Custom ]"),
+        ("topology: [ Custom ]\ntopology_file: [ t.txt ]\n", "topology_file is ['t.txt'], expected the path"),
+        ("topology: [ Custom ]\ntopology_file: other.txt\n", "other.txt"),
+        ("topology: [ Custom ]\ntopology_file: t.txt\nnpus_count: [ 3 ]\n", "topology_file has NPUs 0 to 1, npus_count gives 3"),
+        ("topology: [ Custom ]\ntopology_file: t.txt\nastra_tacos: { switches: 1 }\n", "'switches' without links"),
+    ],
+)
+def test_bad_names_of_ns3_topologies(text, message, tmp_path):
+    (tmp_path / "t.txt").write_text("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n")
+    (tmp_path / "n.yml").write_text(text)
+    with refused(message):
+        read_network(tmp_path / "n.yml")
+
+
+def test_a_graph_of_two_datacenters(tmp_path):
+    """Somebody's experiment: the same answers as of its ns-3 topology, and a run for stock ASTRA-sim."""
+    found, missing = peers("reports/inter_dc/*")
+    if not found:
+        pytest.skip(missing)
+    custom = next(path for path in found if path.suffix == ".yml")
+    assert run(f"network read {custom.with_name('topology.txt')} -o read", cwd=tmp_path).returncode == 0
+    options = "--collective all-gather --size 1MiB --synthesizer ring"
+    times = [
+        answer(f"synthesize {options} --network {network} -o out{at}", cwd=tmp_path)["time_ns"]
+        for at, network in enumerate((custom, "read/network.yml"))
+    ]
+    assert times[0] == times[1]
+    assert (tmp_path / "out0" / "stand_in" / "run_astra_sim.sh").is_file()
+    assert "Custom" not in (tmp_path / "out0" / "stand_in" / "network.yml").read_text()
 
 
 def test_ns3_files_of_simai(tmp_path):

@@ -238,6 +238,18 @@ def test_a_network_of_listed_links_takes_its_table_along(tmp_path):
     quickly_planned(inputs, tmp_path / "plan")
 
 
+def test_a_network_that_names_an_ns3_topology_takes_it_along(tmp_path):
+    inputs = written(tmp_path, TWO_SIZES)
+    links = "".join(f"{npu} 4 400Gbps 0.0005ms 0\n" for npu in range(4))
+    inputs.network.with_name("t.txt").write_text(f"5 1 4\n4\n{links}")
+    inputs.network.write_text("topology: [ Custom ]\ntopology_file: t.txt\n")
+    _, after = quickly_planned(inputs, tmp_path / "plan", baseline="ring")
+    assert (tmp_path / "plan" / "t.txt").read_bytes() == (tmp_path / "t.txt").read_bytes()
+    assert not (tmp_path / "plan" / "run_astra_sim.sh").exists()
+    quickly_planned(after, tmp_path / "again")
+    quickly_planned(inputs, tmp_path / "plan")
+
+
 def test_ranks_that_would_deadlock_get_one_order(tmp_path):
     """Rank 0 would begin with group 1, rank 1 with group 2, as nothing but ids orders them."""
     groups = {"1": [0, 1], "2": [0, 1]}

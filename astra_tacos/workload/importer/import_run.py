@@ -13,6 +13,7 @@ from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.rank_nodes import RankNode, RankSource, find_ranks, rank_nodes
 from astra_tacos.workload.importer.simai import (
+    collectives_of_one,
     is_simai_workload,
     layer_groups,
     layer_nodes,
@@ -124,9 +125,15 @@ def _of_traces(paths: list[Path], asked: int | None, log: Log) -> _Made:
         raise ConfigError(f"{sources[0].names}: nothing that computes on a GPU or communicates, expected a trace of training")
     if sources[0].device is None:
         log.add("computation takes no time", "there is no Kineto trace, and a host's trace has no times", is_assumed=True)
-    notes = tuple(f"rank {rank}: {source.names}" for rank, source in enumerate(sources))
+    notes = tuple(_trace_note(rank, source) for rank, source in enumerate(sources))
     hint = " (--ranks N replicates a single one)" if len(sources) == 1 else ""
     return _Made(ranks, _groups(sources), num_ranks, notes, "the traces are of", hint)
+
+
+def _trace_note(rank: int, source: RankSource) -> str:
+    """Which traces are those of a rank of the run, and of which rank of the job, where that is another one."""
+    here = "" if source.rank == rank else f" of the job, rank {rank} of the run"
+    return f"rank {source.rank}{here}: {source.names}"
 
 
 def _of_layers(paths: list[Path], asked: int | None, log: Log) -> _Made:
@@ -142,9 +149,13 @@ def _of_layers(paths: list[Path], asked: int | None, log: Log) -> _Made:
     if rounded := rounded_gathers(workload):
         what = f"{rounded:,} All-Gathers of sizes that their group does not divide: what a rank contributes is rounded up"
         log.add(what, "ASTRA-sim's sizes are whole bytes of each rank")
+    for group, pattern, count, size in collectives_of_one(workload):
+        what = f"left out {count:,} {pattern.name} of each rank, {size:,} bytes in all: each {group} group is one rank"
+        log.add(what, "a collective of one rank moves nothing")
     ranks = layer_nodes(workload)
     if not any(ranks):
-        raise ConfigError(f"{paths[0]}: no computation of a us and no collective, expected layers that take time")
+        kind = "collective of two or more ranks" if log.changes else "collective"
+        raise ConfigError(f"{paths[0]}: no computation of a us and no {kind}, expected layers that take time")
     note = f"tensor {workload.tp} x data {workload.dp}, experts over {workload.ep}: {workload.source}"
     return _Made(_drafted(ranks), layer_groups(workload), workload.num_ranks, (note,), "the workload has")
 

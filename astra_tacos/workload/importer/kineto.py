@@ -49,7 +49,9 @@ class GpuOperation:
     stream
         Its stream.
     begin_us, end_us
-        When it ran.
+        When it ran. These are Unix time in some traces, where a float is off by up to 0.125 us.
+    duration_us
+        How long it ran.
     launch_us
         When the host launched it; its begin where the trace has no launch.
     communication
@@ -60,6 +62,7 @@ class GpuOperation:
     stream: int
     begin_us: float
     end_us: float
+    duration_us: float
     launch_us: float
     communication: Communication | None
 
@@ -149,7 +152,7 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         is_known = _is_of_a_library(span.name)
         around = _around(launch, annotations.get(launch.thread, [])) if is_known and launch else None
         call = _communication(span, around, groups) if is_known else None
-        operations.append(GpuOperation(span.name, span.stream, span.begin_us, span.end_us, launch_us, call))
+        operations.append(GpuOperation(span.name, span.stream, span.begin_us, span.end_us, span.duration_us, launch_us, call))
     if not operations:
         raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
     operations.sort(key=lambda each: (each.launch_us, each.begin_us, each.stream))
@@ -178,6 +181,7 @@ class _Span(NamedTuple):
     name: str
     begin_us: float
     end_us: float
+    duration_us: float
     event: dict[str, Any]
 
     @property
@@ -206,7 +210,7 @@ def _span(event: Any) -> _Span | None:
     if not name or not is_number(begin, -_MOST_US, _MOST_US) or not is_number(duration, 0, _MOST_US):
         return None
     begin_us = float(begin)
-    return _Span(str(event.get("cat")), name, begin_us, begin_us + duration, event)
+    return _Span(str(event.get("cat")), name, begin_us, begin_us + duration, float(duration), event)
 
 
 def _around(launch: _Span, annotated: list[_Span]) -> _Span | None:

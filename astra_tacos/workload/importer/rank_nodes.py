@@ -23,8 +23,9 @@ _Trace = TypeVar("_Trace", HostTrace, KinetoTrace)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSource:
-    """The traces of one rank: that of the host, that of its GPU, or both."""
+    """The traces of one rank: that of the host, that of its GPU, or both; `rank` is that of the job."""
 
+    rank: int
     host: HostTrace | None
     device: KinetoTrace | None
 
@@ -48,8 +49,8 @@ class RankSource:
 def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
     """The traces of each rank, in order of rank.
 
-    A Kineto trace says its rank; otherwise the number in a file's name counts: `rank3.json`, `dlrm_eg_3.json`. A single trace is
-    that of rank 0.
+    A Kineto trace says its rank; otherwise the number in a file's name counts: `rank3.json`, `dlrm_eg_3.json`. A single trace
+    that does not say its rank is that of rank 0.
 
     Raises
     ------
@@ -79,7 +80,8 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
     if device_of and lacking:
         alone = host_of[lacking[0]].name
         raise ConfigError(f"{alone}: a host trace without a Kineto trace, although other ranks have one: expected all or none")
-    return [RankSource(host_of.get(rank), device_of.get(rank)) for rank in ranks]
+    own = next(iter(device_of.values())).rank if len(ranks) == 1 and device_of else None
+    return [RankSource(rank if own is None else own, host_of.get(rank), device_of.get(rank)) for rank in ranks]
 
 
 def _by_rank(traces: list[_Trace]) -> dict[int, _Trace]:
@@ -244,7 +246,7 @@ def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication
     for the last operation that had ended when the waiting one began. The host waits where it synchronises.
     """
     host, at_us = Chain(builder, on_cpu=True), device.begin_us
-    busy: dict[int, Rounding] = {}
+    busy: dict[tuple[int, bool], Rounding] = {}
     streams: dict[int, list[tuple[GpuOperation, int, bool]]] = {}
     waits = False
     pending = list(reversed(device.calls))
@@ -267,7 +269,7 @@ def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication
                 found = _last_ended(others, event.begin_us, call is None)
                 deps += [] if found is None else [found]
         waits = False  # a communication's own launch waits for an event, too
-        us = busy.setdefault(event.stream, Rounding()).take(event.end_us - event.begin_us)
+        us = busy.setdefault((event.stream, call is None), Rounding()).take(event.duration_us)
         if call is not None:
             added = builder.communicate(call, us, tuple(deps))
         else:
@@ -292,7 +294,7 @@ def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log)
     for each in device.operations:
         if each.communication is None and "nccl" in each.name.lower():
             log.add(
-                f"{each.name} is computation of its {each.end_us - each.begin_us:g} us",
+                f"{each.name} is computation of its {each.duration_us:g} us",
                 "it communicates, and nothing says what",
                 rank,
                 is_assumed=True,

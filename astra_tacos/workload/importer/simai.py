@@ -52,6 +52,7 @@ _GROUPS = {"EP": _EXPERT, "DP_EP": _EXPERT_DATA}
 NONE = "NONE"
 PHASES = ("Forward", "InputGrad", "WeightGrad")
 _GPUS = "all_gpus"
+_GROUP_NAMES = {_TENSOR: "tensor", _DATA: "data", _EXPERT: "expert", _EXPERT_DATA: "expert-data"}
 
 
 class Phase(NamedTuple):
@@ -156,11 +157,21 @@ def rounded_gathers(workload: SimaiWorkload) -> int:
     return sum(phase.size_bytes % sizes[phase.axis] > 0 for phase in gathers)
 
 
+def collectives_of_one(workload: SimaiWorkload) -> list[tuple[str, CommType, int, int]]:
+    """A rank's collectives in groups of that rank alone, which move nothing: kind of group, pattern, count, and bytes of all."""
+    sizes = {axis: len(groups[0]) for axis, groups in workload.groups().items()}
+    found: dict[tuple[str, CommType], list[int]] = {}
+    for _, phase, _, _ in workload.work():
+        if phase.pattern is not None and sizes[phase.axis] == 1:
+            found.setdefault((phase.axis, phase.pattern), []).append(phase.size_bytes)
+    return [(_GROUP_NAMES[axis], pattern, len(size), sum(size)) for (axis, pattern), size in found.items()]
+
+
 def layer_nodes(workload: SimaiWorkload) -> list[list[RankNode]]:
     """The nodes of each rank; ranks differ in the groups of their collectives only.
 
     Computation and collectives form a chain, but for collectives of weights' gradients, which nothing waits for. Durations are
-    whole us: fractions are carried over to what follows, so that the sum stays. Collectives of one rank are left out.
+    whole us: fractions are carried over to what follows, so that the sum stays. `collectives_of_one` are left out.
 
     Raises
     ------

@@ -44,7 +44,7 @@ def summarise_files(files: Iterable[Path]) -> dict[str, Any]:
             sums = list(map(sum, found))
             result[key] = {"nodes": sum(map(len, found)), "total_us": sum(sums), "most_us_of_a_rank": max(sums)}
     paths = [_critical_path_us(nodes) for nodes in ranks]
-    result["critical_path"] = {"us": max(paths), "rank": paths.index(max(paths))}
+    result["critical_path"] = {"us": max(paths), "rank": sources[paths.index(max(paths))].rank}
     result["collectives"] = _collectives(ranks)
     return result
 

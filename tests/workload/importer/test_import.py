@@ -6,12 +6,15 @@ import gzip
 import io
 import json
 import tarfile
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from helpers.damage import refusal
 from helpers.plans import attributes
 from helpers.pytorch_traces import Kineto, host_trace, training_step
+from hypothesis import given
+from hypothesis import strategies as st
 
 from astra_tacos.run.system import default_system
 from astra_tacos.run.trace.node_bytes import read_messages
@@ -19,6 +22,9 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, OutputError
 from astra_tacos.workload.importer.documents import read_documents
 from astra_tacos.workload.importer.import_run import ImportOptions, import_run
+from astra_tacos.workload.importer.rank_nodes import find_ranks, rank_nodes
+from astra_tacos.workload.importer.summary import summarise_files
+from astra_tacos.workload.repairer.draft import Log
 from astra_tacos.workload.repairer.reading import RepairInputs
 
 
@@ -219,3 +225,31 @@ def test_what_is_no_file_in_an_archive_is_named(tmp_path, kind, said):
         tar.addfile(member)
     with pytest.raises(ConfigError, match=f"^{archive}: kineto_rank1.json is {said}, expected files and folders: "):
         read_documents([archive])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from((7, 24)), st.booleans(), st.integers(1, 9000)), min_size=1, max_size=60),
+    st.sampled_from((0.0, 5.3e12, 1.694128201e15)),
+)
+def test_compute_time_is_the_sum_of_kernels(tmp_path_factory, kernels, begin):
+    """To half a us of each stream, whenever the trace began: a float of Unix time has quarters of us."""
+    folder = tmp_path_factory.mktemp("traces")
+    step, at = Kineto(1, 2), begin
+    for stream, communicates, thousandths in kernels:
+        name = "ncclKernel_AllReduce_RING_LL_Sum_float(x)" if communicates else "gemm"
+        step.operation(name, at, at + 1, thousandths / 1000, stream)
+        at += 12
+    source = find_ranks(read_documents(write(folder, trace=step.document())))[0]
+    nodes = [node for node in rank_nodes(0, source, Log("import")) if node.kind == NodeType.COMP and not node.on_cpu]
+    exact = sum(Fraction(thousandths, 1000) for _, communicates, thousandths in kernels if not communicates)
+    assert len(nodes) == sum(not communicates for _, communicates, _ in kernels)
+    assert abs(sum(node.duration_us for node in nodes) - exact) <= Fraction(1001, 1000)
+
+
+def test_a_single_trace_has_the_rank_of_the_job(tmp_path):
+    step = Kineto(1, 2)
+    step.operation("gemm", 1, 2, 10)
+    paths = write(tmp_path, rank7=step.document())
+    result = import_run(paths, tmp_path / "out")
+    assert result.notes[0] == f"rank 1 of the job, rank 0 of the run: {paths[0]}"
+    assert summarise_files(paths)["critical_path"]["rank"] == 1

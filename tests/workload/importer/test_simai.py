@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from helpers.peers import peers
 from helpers.plans import attributes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.importer.import_run import ImportOptions, import_run
-from astra_tacos.workload.importer.simai import is_simai_workload, layer_nodes, read_simai_workload
+from astra_tacos.workload.importer.simai import collectives_of_one, is_simai_workload, layer_nodes, read_simai_workload
 
 HEADER = (
     "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: {tp} ep: {ep} pp: {pp} vpp: 1 ga: 1 all_gpus: {gpus} "
@@ -140,3 +141,50 @@ def test_sizes_that_are_rounded_are_told(tmp_path):
     assert any("1 All-Gathers" in change.what for change in result.changes)
     nodes = read_messages(tmp_path / "out/workload/w.0.et")[1]
     assert next(attributes(node)["comm_size"] for node in nodes if node.type == NodeType.COMM_COLL) == 2049
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.sampled_from(("NONE 0", "ALLGATHER 64", "ALLTOALL_EP 128", "REDUCESCATTER_DP_EP 64"))] * 3), min_size=1
+    ),
+    st.sampled_from([(1, 1, 4), (2, 1, 2), (2, 2, 4), (1, 4, 4), (4, 1, 4), (1, 1, 2)]),
+)
+def test_collectives_of_one_rank_are_listed(tmp_path_factory, phases, degrees):
+    """Each collective of the text is a node of a rank or among those that are listed, with their bytes."""
+    tp, ep, gpus = degrees
+    lines = ["a -1 " + " ".join(f"1000 {each}" for each in row) + " 1" for row in phases]
+    path = written(tmp_path_factory.mktemp("run"), text(*lines, tp=tp, ep=ep, gpus=gpus))
+    workload = read_simai_workload(path)
+    made = sum(node.kind == NodeType.COMM_COLL for node in layer_nodes(workload)[0])
+    left_out = collectives_of_one(workload)
+    sizes = {"NONE": 0, "ALLGATHER": 64, "ALLTOALL_EP": 128, "REDUCESCATTER_DP_EP": 64}
+    words = [each.split()[0] for row in phases for each in row]
+    assert made + sum(count for _, _, count, _ in left_out) == sum(word != "NONE" for word in words)
+    alone = {"ALLTOALL_EP": ep == 1, "REDUCESCATTER_DP_EP": gpus == tp * ep}
+    expected = sum(sizes[word] for word in words if alone.get(word))
+    axes = (tp, tp, gpus // tp)
+    expected += sum(
+        64 for row in phases for each, size in zip(row, axes, strict=True) if each.startswith("ALLGATHER") and size == 1
+    )
+    assert sum(size for *_, size in left_out) == expected
+
+
+def test_what_is_left_out_is_told(tmp_path):
+    """A micro test of a tensor's collective, on as many tensor ranks as there are and on one."""
+    row = "embedding_layer -1 556000 ALLREDUCE 16777216 1 NONE 0 1 NONE 0 1"
+    result = import_run([written(tmp_path, text(row, tp=8, ep=1))], tmp_path / "out")
+    assert not result.changes
+    result = import_run([written(tmp_path, text(row, row, tp=1, ep=1))], tmp_path / "out")
+    assert [change.what for change in result.changes] == [
+        "left out 2 ALL_REDUCE of each rank, 33,554,432 bytes in all: each tensor group is one rank"
+    ]
+    with pytest.raises(ConfigError, match="no collective of two or more ranks, expected"):
+        import_run([written(tmp_path, text("a -1 0 ALLREDUCE 64 0 NONE 0 0 NONE 0 0", tp=1, ep=1))], tmp_path / "none")
+
+
+def test_somebodys_zero3_text(tmp_path):
+    found, missing = peers("reports/simai_zero3.txt")
+    if not found:
+        pytest.skip(missing)
+    result = import_run(found, tmp_path / "out", options=ImportOptions(num_ranks=8))
+    assert [change.what.split(" of ")[0] for change in result.changes] == ["left out 2 ALL_GATHER"]
