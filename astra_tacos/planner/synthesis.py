@@ -244,6 +244,36 @@ def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:
     return None
 
 
+def check_named(cases: Sequence[DistinctCollective], backend: Backend, options: SearchOptions) -> None:
+    """Check that a synthesizer that is asked for by name can do one of some cases, of which there may be none.
+
+    Raises
+    ------
+    SynthesisError
+        If it can do none: says why, for each reason once.
+    """
+    if options.synthesizer == AUTO or not cases:
+        return
+    reasons: dict[str, DistinctCollective] = {}
+    for case in cases:
+        reason = _refusal(case, options) or _why_not_named(case, backend, options)
+        if reason is None:
+            return
+        reasons.setdefault(reason, case)
+    each = "; ".join(f"{case.name}: {reason}" for reason, case in reasons.items())
+    raise SynthesisError(f"{options.synthesizer} can do no collective of the run: {each}")
+
+
+def _why_not_named(case: DistinctCollective, backend: Backend, options: SearchOptions) -> str | None:
+    """Why the synthesizer that is asked for can do no version of a case that it has the pattern of; None if it can."""
+    entry = SYNTHESIZERS[options.synthesizer]
+    try:
+        refusals = [entry.why_not(task.topology, task.collective) for task in list_tasks(case, backend, options)]
+    except ConfigError as error:
+        return str(error)
+    return None if None in refusals else refusals[0]
+
+
 class _CaseSearch:
     """The search for the best candidate of a case that the oracle passes and that can run.
 
