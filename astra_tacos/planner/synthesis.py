@@ -137,9 +137,11 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
                 if name != synthesizer and count is None:
                     continue
                 try:
-                    collective = make_collective(case.collective, case.num_members, case.size_bytes, count or 1, root)
+                    collective = _in_chunks(case, count or 1, root, may_be_fewer=chunks_per_npu is not None)
                 except ConfigError:
                     continue  # fewer bytes than chunks
+                if count is not None:
+                    count = collective.chunks_per_npu
                 if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
                     continue
                 tasks.append(Task(view.topology, collective, name, backend.link_model, count is None, is_exact))
@@ -149,6 +151,22 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
             "expected more"
         )
     return tasks
+
+
+def _in_chunks(case: DistinctCollective, count: int, root: int | None, *, may_be_fewer: bool) -> Collective:
+    """The collective of a group in so many chunks per NPU; where these have less than a byte each, half as many if there may be.
+
+    Raises
+    ------
+    ConfigError
+        If chunks have less than a byte.
+    """
+    try:
+        return make_collective(case.collective, case.num_members, case.size_bytes, count, root)
+    except ConfigError:
+        if not may_be_fewer or count == 1:
+            raise
+    return _in_chunks(case, count // 2, root, may_be_fewer=True)
 
 
 def _sends(collective: Collective) -> int:

@@ -48,7 +48,7 @@ def _slowed(network: NetworkConfig) -> NetworkConfig:
     ConfigError
         If a link is so slow, or a latency so long, that no network may have what it would be then.
     """
-    links = (*network.dimensions, *network.links, *network.link_overrides)
+    links: tuple[Dimension | LinkSpec, ...] = (*network.dimensions, *network.links, *network.link_overrides)
     slowest = min((link.bandwidth_gibps for link in links if link.bandwidth_gibps is not None), default=math.inf)
     longest = max((link.latency_ns for link in links if link.latency_ns is not None), default=0.0)
     if slowest <= MIN_BANDWIDTH_GIBPS * PARTS_PER_NS or longest >= MAX_LATENCY_NS / PARTS_PER_NS:

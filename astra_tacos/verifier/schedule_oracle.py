@@ -28,7 +28,8 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
 
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
-    uses each contribution exactly once; nothing replaces a chunk while a send is added to it; devices that only forward give out what they took in; windows and ports of reducing
+    uses each contribution exactly once; nothing replaces a chunk while a send is added to it;
+    devices that only forward give out what they took in; windows and ports of reducing
     devices suffice; in the end every NPU has what the collective promises; chunk sizes add up, and personalised chunks are
     those of the right pairs. Other NPUs than the members may hold and pass on what they get.
     """
@@ -331,7 +332,6 @@ def _check_contributions(schedule: Schedule, row: Ints, last: Ints) -> list[Viol
             code, text = texts[kind]
             violations.append(at_send(schedule, code, int((row if kind == kernels.ABSENT else last)[local]), text, npu))
     return violations
-
 
 
 def _copies_that_meet_additions(place: Ints, reduces: Bools, arrival: Ints, usable: Ints) -> Ints:

@@ -13,6 +13,7 @@ from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
 from astra_tacos.cli.shared.console import points_to_lint
+from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.files import replaced_file
 
@@ -86,6 +87,15 @@ def test_a_named_synthesizer_that_can_do_nothing_is_refused(tmp_path):
     assert "in-network can do no collective of the run: " in str(refusal)
     assert "expected a network with devices that add" in str(refusal)
     assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize("chunks", [1, 8, "auto"])
+def test_a_collective_of_few_bytes_is_synthesized_in_fewer_chunks(chunks, tmp_path):
+    """ASTRA-sim's own Broadcast moves nothing: left as it is, one of a byte would end after 1 ns."""
+    files = RunFiles(ranks=[[coll(5, size=1, comm_type=CommType.BROADCAST)]] * 4, topology=("Ring",)).write(tmp_path)
+    given = f"{options_of(files)} --no-cache --chunks-per-npu {chunks} --output {tmp_path / 'plan'} --json"
+    result = CliRunner().invoke(plan, given, catch_exceptions=False)
+    assert result.exit_code == 0 and json.loads(result.stdout)["time_ns"] > 1000
 
 
 def test_errors_of_the_run_point_to_lint(tmp_path):

@@ -94,7 +94,9 @@ _OPTIONS = {
         help="Speed of a reduction; 0, the default, is 1 ns.",
     ),
     "trials": _Option(
-        "--trials", type=click.IntRange(1, MOST_TRIALS), help="Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks."
+        "--trials",
+        type=click.IntRange(1, MOST_TRIALS),
+        help="Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks.",
     ),
     "seed": _Option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed gives the same bytes."
