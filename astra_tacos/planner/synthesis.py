@@ -258,26 +258,30 @@ def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:
         return f"no synthesizer does {case.collective}"
     names = auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,)
     if not any(case.collective in SYNTHESIZERS[name].collectives for name in names):
-        return f"{'no synthesizer' if options.synthesizer == AUTO else options.synthesizer} does {case.collective}"
+        return f"{'no synthesizer does' if options.synthesizer == AUTO else f'{options.synthesizer} does no'} {case.collective}"
     return None
 
 
 def check_named(cases: Sequence[DistinctCollective], backend: Backend, options: SearchOptions) -> None:
-    """Check that a synthesizer that is asked for by name can do one of some cases, of which there may be none.
+    """Check that a synthesizer that is asked for by name can do one of the cases that it has the pattern of, if there are any.
 
     Raises
     ------
     SynthesisError
         If it can do none: says why, for each reason once.
     """
-    if options.synthesizer == AUTO or not cases:
+    if options.synthesizer == AUTO:
         return
     reasons: dict[str, DistinctCollective] = {}
     for case in cases:
-        reason = _refusal(case, options) or _why_not_named(case, backend, options)
+        if _refusal(case, options) is not None:
+            continue
+        reason = _why_not_named(case, backend, options)
         if reason is None:
             return
         reasons.setdefault(reason, case)
+    if not reasons:
+        return
     each = "; ".join(f"{case.name}: {reason}" for reason, case in reasons.items())
     raise SynthesisError(f"{options.synthesizer} can do no collective of the run: {each}")
 
