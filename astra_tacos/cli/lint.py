@@ -104,7 +104,8 @@ def lint(
     astra-tacos lint --fix DIR --output MENDED
     astra-tacos lint --fix --workload PREFIX --output MENDED
 
-    An error certainly does so. A warning may do so, or names a setting without effect. The exit code is 1 if there are errors.
+    An error certainly does so. A warning may do so, or names a setting without effect. Where all that is wrong depends on timing,
+    the embedded replay decides: a run that stalls is an error (R01). The exit code is 1 if there are errors.
     --json prints one list of objects: code, severity, file, rank, node, message, remedy, repair (the step of --fix that can mend
     it).
 

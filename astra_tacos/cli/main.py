@@ -153,7 +153,7 @@ def _answer(raised: BaseException) -> NoReturn:
             sys.exit(CHECK_FAILED)
         _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", BAD_INPUT)
     except MemoryError:
-        _fail("out of memory: use fewer NPUs or fewer chunks per NPU", BAD_INPUT)
+        _fail("out of memory: use a smaller network or run, fewer chunks per NPU, or a machine with more memory", BAD_INPUT)
 
 
 def _fail(message: str, status: int) -> NoReturn:

@@ -120,6 +120,8 @@ _RATE_STEP = 1000
 _FRACTION = 64
 """Bits of a time in ns-3 after the binary point, before it is rounded to ns (`int64x64_t`)."""
 _MOST_DELAY_NS = 1 << 20
+_MOST_PACKET_NS = 1 << 22
+"""A replay keeps so many instants ahead in memory, and looks for the next event among them."""
 _PORT_SHIFT = 3
 _HEADROOM = 3
 """A port's headroom in a switch, in products of bandwidth and delay (`common.h`)."""
@@ -145,7 +147,8 @@ class PacketLinks:
     Raises
     ------
     ConfigError
-        If a link has no reverse like it, links are parallel, a latency is too long, a switch has too many ports, or devices add.
+        If a link has no reverse like it, links are parallel, a latency is too long, a switch has too many ports, or devices add,
+        or a packet takes a link too long.
     """
 
     def __init__(self, source: str, topology: Topology, ns3: Ns3Config) -> None:
@@ -176,6 +179,14 @@ class PacketLinks:
         if len(fits) and self.delay_ns.max() > _MOST_DELAY_NS:
             latency = f"a latency of {self.delay_ns.max():,} ns"
             raise ConfigError(f"{self._source}: {latency}, expected at most {_MOST_DELAY_NS:,} for packets")
+        size = self.ns3.payload_bytes + self.ns3.header_bytes
+        slowest = int(self.bits_per_s.argmin()) if len(fits) else 0
+        if len(fits) and (taken := transmission_ns(size, int(self.bits_per_s[slowest]))) > _MOST_PACKET_NS:
+            link = self.topology.describe_link(slowest)
+            raise ConfigError(
+                f"{self._source}: a packet of {size:,} bytes takes {taken:,} ns of the link {link}, expected at most "
+                f"{_MOST_PACKET_NS:,} for packets: use more bandwidth, or a backend without packets"
+            )
 
     def _check_ports(self) -> None:
         """Two nodes of ns-3 have one link, and a switch has so many ports."""

@@ -14,7 +14,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.records import freeze
 
-MAX_CHANNELS = 100_000_000
+MAX_CHANNELS = 20_000_000
 NO_LINK = -1
 NO_DIMENSION = -1
 

@@ -137,9 +137,11 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
                 if name != synthesizer and count is None:
                     continue
                 try:
-                    collective = make_collective(case.collective, case.num_members, case.size_bytes, count or 1, root)
+                    collective = _in_chunks(case, count or 1, root, may_be_fewer=chunks_per_npu is not None)
                 except ConfigError:
                     continue  # fewer bytes than chunks
+                if count is not None:
+                    count = collective.chunks_per_npu
                 if count is not None and count > 1 and _sends(collective) > min(case.max_sends, options.max_sends):
                     continue
                 tasks.append(Task(view.topology, collective, name, backend.link_model, count is None, is_exact))
@@ -149,6 +151,22 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
             "expected more"
         )
     return tasks
+
+
+def _in_chunks(case: DistinctCollective, count: int, root: int | None, *, may_be_fewer: bool) -> Collective:
+    """The collective of a group in so many chunks per NPU; where these have less than a byte each, half as many if there may be.
+
+    Raises
+    ------
+    ConfigError
+        If chunks have less than a byte.
+    """
+    try:
+        return make_collective(case.collective, case.num_members, case.size_bytes, count, root)
+    except ConfigError:
+        if not may_be_fewer or count == 1:
+            raise
+    return _in_chunks(case, count // 2, root, may_be_fewer=True)
 
 
 def _sends(collective: Collective) -> int:
@@ -240,8 +258,42 @@ def _refusal(case: DistinctCollective, options: SearchOptions) -> str | None:
         return f"no synthesizer does {case.collective}"
     names = auto_synthesizers() if options.synthesizer == AUTO else (options.synthesizer,)
     if not any(case.collective in SYNTHESIZERS[name].collectives for name in names):
-        return f"{'no synthesizer' if options.synthesizer == AUTO else options.synthesizer} does {case.collective}"
+        return f"{'no synthesizer does' if options.synthesizer == AUTO else f'{options.synthesizer} does no'} {case.collective}"
     return None
+
+
+def check_named(cases: Sequence[DistinctCollective], backend: Backend, options: SearchOptions) -> None:
+    """Check that a synthesizer that is asked for by name can do one of the cases that it has the pattern of, if there are any.
+
+    Raises
+    ------
+    SynthesisError
+        If it can do none: says why, for each reason once.
+    """
+    if options.synthesizer == AUTO:
+        return
+    reasons: dict[str, DistinctCollective] = {}
+    for case in cases:
+        if _refusal(case, options) is not None:
+            continue
+        reason = _why_not_named(case, backend, options)
+        if reason is None:
+            return
+        reasons.setdefault(reason, case)
+    if not reasons:
+        return
+    each = "; ".join(f"{case.name}: {reason}" for reason, case in reasons.items())
+    raise SynthesisError(f"{options.synthesizer} can do no collective of the run: {each}")
+
+
+def _why_not_named(case: DistinctCollective, backend: Backend, options: SearchOptions) -> str | None:
+    """Why the synthesizer that is asked for can do no version of a case that it has the pattern of; None if it can."""
+    entry = SYNTHESIZERS[options.synthesizer]
+    try:
+        refusals = [entry.why_not(task.topology, task.collective) for task in list_tasks(case, backend, options)]
+    except ConfigError as error:
+        return str(error)
+    return None if None in refusals else refusals[0]
 
 
 class _CaseSearch:

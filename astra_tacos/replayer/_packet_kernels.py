@@ -53,6 +53,9 @@ FREE_EVENT = 6
 USED_EVENTS = 7
 NUM_SCALARS = 8
 
+BLOCK = 64
+"""Slots of the wheel that are looked over at once where they are empty."""
+
 ROOM = 4
 """Free packets and events that the next event may need."""
 RESERVED_BYTES = 4096
@@ -101,6 +104,7 @@ class Packets(NamedTuple):
     events: EVENTS  # [...]
     slot_head: I32_OUT  # [power of two]: events at each ns
     slot_tail: I32_OUT  # [power of two]
+    block: I32_OUT  # [slots / BLOCK]: events of so many ns that follow one another
 
 
 def no_packets() -> Packets:
@@ -126,6 +130,7 @@ def no_packets() -> Packets:
         events=np.empty(0, EVENT),
         slot_head=of_32,
         slot_tail=of_32,
+        block=of_32,
     )
 
 
@@ -146,6 +151,7 @@ def _push(ns, what, net):
     else:
         net.events[net.slot_tail[slot]].then = event
     net.slot_tail[slot] = event
+    net.block[slot // BLOCK] += 1
     net.scalar[PENDING] += 1
 
 
@@ -156,9 +162,14 @@ def _next_instant(net):
         return np.int64(LATEST_NS)
     now = net.scalar[CLOCK]
     mask = len(net.slot_head) - 1
-    while net.slot_head[now & mask] == NONE:
-        now += 1
-    return now
+    while True:
+        slot = now & mask
+        if net.block[slot // BLOCK] == 0:
+            now += BLOCK - slot % BLOCK
+        elif net.slot_head[slot] == NONE:
+            now += 1
+        else:
+            return now
 
 
 @inlined
@@ -387,6 +398,7 @@ def advance(code: Code, state: Progress, net: Packets, max_events: int):
             net.slot_head[slot] = net.events[event].then
             net.events[event].then = net.scalar[FREE_EVENT]
             net.scalar[FREE_EVENT] = event
+            net.block[slot // BLOCK] -= 1
             net.scalar[PENDING] -= 1
             port = what >> 1
             if what & 1:

@@ -97,7 +97,7 @@ class PacketNetwork(TopologyLinks):
         switch = self.link_dst[links].astype(np.int64) - topology.num_endpoints
         delay_ns = self._links.delay_ns[links]
         horizon = int(tx_ns.max(initial=0)) + int(delay_ns.max(initial=0)) + 1
-        slots = 1 << horizon.bit_length()
+        slots = max(1 << horizon.bit_length(), kernels.BLOCK)
         buffers, shift = self._links.buffers(kernels.RESERVED_BYTES)
         scalar = np.zeros(kernels.NUM_SCALARS, np.int64)
         scalar[[kernels.FREE_PACKET, kernels.FREE_FLOW, kernels.FREE_EVENT]] = -1
@@ -121,6 +121,7 @@ class PacketNetwork(TopologyLinks):
             events=np.empty(2 * _ROOM, kernels.EVENT),
             slot_head=np.full(slots, -1, np.int32),
             slot_tail=np.empty(slots, np.int32),
+            block=np.zeros(slots // kernels.BLOCK, np.int32),
         )
 
 

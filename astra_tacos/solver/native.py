@@ -227,7 +227,11 @@ class _Sweep:
             run = self._run_of(system)
             if why_incomplete(run):
                 continue
-            time_ns = untruncated_end_ns(run, self._backend) if self._backend.is_analytical else float(times[system])
+            try:
+                time_ns = untruncated_end_ns(run, self._backend) if self._backend.is_analytical else float(times[system])
+            except AstraTacosError as error:
+                self.refusal = self.refusal or str(error)
+                break
             if best is None or time_ns < best.time_ns:
                 best = NativeTime(system, time_ns)
         return best

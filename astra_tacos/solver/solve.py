@@ -35,7 +35,7 @@ from astra_tacos.solver.first_use import (
     searching,
     silent,
 )
-from astra_tacos.solver.many_sends import check_sends, has_many_sends, is_symmetric
+from astra_tacos.solver.many_sends import check_sends, has_many_sends, is_symmetric, lists_all_sends
 from astra_tacos.solver.native import best_native_time
 from astra_tacos.solver.packet_search import order_for_packets, search_and_replay
 from astra_tacos.solver.sketch_cost import SketchCost
@@ -76,6 +76,8 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     if _is_compact(request):
         return _solve_compact(request, progress)
     network, checks, replays_packets = request.network, request.checks, request.replays_packets
+    if request.is_plain and not network.reducing and lists_all_sends(request.collective, request.options):
+        check_sends(network, request.collective, request.options)
     topology = build_topology(network, may_forward=True)
     collective = request.collective_on(topology)
     if request.is_plain and topology.is_uniform and not topology.has_switches and "tacos" in request.options.synthesizers:

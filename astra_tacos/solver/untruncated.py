@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
-from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
+from astra_tacos.network.network_config import MAX_LATENCY_NS, MIN_BANDWIDTH_GIBPS, Dimension, LinkSpec, NetworkConfig
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.support.errors import ConfigError
 
 PARTS_PER_NS = 1000
 _Link = TypeVar("_Link", Dimension, LinkSpec)
@@ -39,7 +41,22 @@ def untruncated_end_ns(run: Run, backend: Backend) -> float:
 
 
 def _slowed(network: NetworkConfig) -> NetworkConfig:
-    """The network on which everything takes `PARTS_PER_NS` times as long."""
+    """The network on which everything takes `PARTS_PER_NS` times as long.
+
+    Raises
+    ------
+    ConfigError
+        If a link is so slow, or a latency so long, that no network may have what it would be then.
+    """
+    links: tuple[Dimension | LinkSpec, ...] = (*network.dimensions, *network.links, *network.link_overrides)
+    slowest = min((link.bandwidth_gibps for link in links if link.bandwidth_gibps is not None), default=math.inf)
+    longest = max((link.latency_ns for link in links if link.latency_ns is not None), default=0.0)
+    if slowest <= MIN_BANDWIDTH_GIBPS * PARTS_PER_NS or longest >= MAX_LATENCY_NS / PARTS_PER_NS:
+        raise ConfigError(
+            f"{network.source}: links of {slowest:g} GB/s and latencies of up to {longest:g} ns, which no replay times to "
+            f"parts of a nanosecond, expected more than {MIN_BANDWIDTH_GIBPS * PARTS_PER_NS:g} GB/s and less than "
+            f"{MAX_LATENCY_NS / PARTS_PER_NS:g} ns"
+        )
 
     def slowed(link: _Link) -> _Link:
         bandwidth, latency = link.bandwidth_gibps, link.latency_ns

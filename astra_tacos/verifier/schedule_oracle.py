@@ -14,7 +14,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.arrays import Floats, Ints, Ints32
+from astra_tacos.support.arrays import Bools, Floats, Ints, Ints32
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.verifier.value_oracle import at_send, check_devices, check_trips, check_values, comp_ns
 from astra_tacos.verifier.violation import Violation
@@ -28,7 +28,8 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
 
     Checked: sends name existing chunks and channels; delays are those of the timing model; no link or port is double-booked,
     in the order of the rows; switches serve first come, first served; a chunk leaves an NPU only once it is there; a reduction
-    uses each contribution exactly once; devices that only forward give out what they took in; windows and ports of reducing
+    uses each contribution exactly once; nothing replaces a chunk while a send is added to it;
+    devices that only forward give out what they took in; windows and ports of reducing
     devices suffice; in the end every NPU has what the collective promises; chunk sizes add up, and personalised chunks are
     those of the right pairs. Other NPUs than the members may hold and pass on what they get.
     """
@@ -283,7 +284,10 @@ def _check_contributions(schedule: Schedule, row: Ints, last: Ints) -> list[Viol
     for device in schedule.topology.reducing:
         at_device = schedule.topology.channel_dst[schedule.channel[last]] == device.device
         adding = np.where(at_device, max(device.reduction_ns, 1), adding)
-    usable = schedule.end_ns[last] + np.where(reduces, adding, 0)
+    arrival = schedule.end_ns[last]
+    usable = arrival + np.where(reduces, adding, 0)
+    place = chunk.astype(np.int64) * schedule.topology.num_npus + schedule.topology.channel_dst[schedule.channel[last]]
+    raced = _copies_that_meet_additions(place, reduces, arrival, usable)
     events = np.arange(2 * len(row))
     departs = events >= len(row)
     send = events % max(len(row), 1)
@@ -317,6 +321,9 @@ def _check_contributions(schedule: Schedule, row: Ints, last: Ints) -> list[Viol
         kernels.REDUNDANT: ("redundant-send", "brings a chunk that the destination already has"),
     }
     violations = []
+    for copy in raced.tolist():
+        text = "replaces the chunk while another send is added to it: what is left depends on which comes first"
+        violations.append(at_send(schedule, "race", int(last[copy]), text, int(ends[1][copy])))
     for kind, local, npu, of_chunk in zip(*(column.tolist() for column in faults), strict=True):
         if kind == kernels.MISSING:
             text = f"NPU {npu} ends without the whole of chunk {of_chunk}"
@@ -325,3 +332,18 @@ def _check_contributions(schedule: Schedule, row: Ints, last: Ints) -> list[Viol
             code, text = texts[kind]
             violations.append(at_send(schedule, code, int((row if kind == kernels.ABSENT else last)[local]), text, npu))
     return violations
+
+
+def _copies_that_meet_additions(place: Ints, reduces: Bools, arrival: Ints, usable: Ints) -> Ints:
+    """Sends that replace a chunk somewhere while another one is added to it there.
+
+    An addition lasts from its arrival until it is usable, both instants included: nothing says what comes first at one instant.
+    """
+    additions, copies = np.flatnonzero(reduces), np.flatnonzero(~reduces)
+    where = place[np.concatenate((additions, copies, additions))]
+    time = np.concatenate((arrival[additions], arrival[copies], usable[additions]))
+    kind = np.repeat(np.array([1, 0, -1]), (len(additions), len(copies), len(additions)))
+    order = np.lexsort((-kind, time, where))
+    under_way = np.empty(len(order), np.int64)
+    under_way[order] = np.cumsum(kind[order])
+    return copies[under_way[len(additions) : len(additions) + len(copies)] > 0]

@@ -190,7 +190,7 @@ def test_networks_with_too_many_sends_to_list_are_refused_before_the_work(tmp_pa
     path.write_text("topology: [Ring, Ring]\nnpus_count: [1000, 1000]\nbandwidth: [50, 50]\nlatency: [500, 500]\n")
     result = compare(f"--network {path} --sizes 1GiB")
     assert str(result.exception) == (
-        f"{path}: 1,000,000 NPUs, for which all-reduce has more than 50,000,000 sends, too many to list: use at most 5,000 "
+        f"{path}: 1,000,000 NPUs, for which all-reduce has more than 20,000,000 sends, too many to list: use at most 3,162 "
         "NPUs, or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"
     )
 

@@ -13,7 +13,8 @@ from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.plan import plan
 from astra_tacos.cli.shared.console import points_to_lint
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.files import replaced_file
 
 
@@ -63,7 +64,7 @@ def test_a_cache_is_a_directory(tmp_path):
     assert not (tmp_path / "plan").exists()
 
 
-def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path):
+def test_what_is_not_synthesized_has_pattern_size_group_and_nodes(tmp_path):
     ranks = [[coll(5, size=24, group=1 + rank // 4), coll(6, [5], size=1 << 16)] for rank in range(8)]
     groups = {"1": [0, 1, 2, 3], "2": [4, 5, 6, 7]}
     dimensions = {"topology": ("Switch", "FullyConnected"), "npus": (4, 2), "latency": 0}
@@ -71,10 +72,30 @@ def test_what_is_left_as_it_is_has_pattern_size_group_and_nodes(tmp_path):
     more = "--no-cache --threads 1 --backend congestion-unaware --verbose"
     arguments = f"{options_of(files)} --output {tmp_path / 'plan'} {more}"
     printed = CliRunner().invoke(plan, arguments, catch_exceptions=False).stdout.splitlines()
-    (left,) = [line for line in printed if line.startswith("left as it is: all-reduce of 24 B")]
+    (left,) = [line for line in printed if line.startswith("not synthesized, algorithm native: all-reduce of 24 B")]
     which = "all-reduce of 24 B, group of ranks 0, 1, 2, 3 and 1 more (8 nodes, the first rank 0, node 5)"
-    assert left.startswith(f"left as it is: {which}: no candidate can run there: ")
+    assert left.startswith(f"not synthesized, algorithm native: {which}: no candidate can run there: ")
     assert "a chunk of 6 B holds a link of network for less than 1 ns" in left
+
+
+def test_a_named_synthesizer_that_can_do_nothing_is_refused(tmp_path):
+    """Nothing is written: a plan without any of its schedules would not be what was asked for."""
+    files = RunFiles(ranks=[[coll(5, size=1 << 16)]] * 4, topology=("Ring",)).write(tmp_path)
+    arguments = f"{options_of(files)} --no-cache --synthesizer in-network --output {tmp_path / 'plan'}"
+    refusal = CliRunner().invoke(plan, arguments).exception
+    assert isinstance(refusal, SynthesisError)
+    assert "in-network can do no collective of the run: " in str(refusal)
+    assert "expected a network with devices that add" in str(refusal)
+    assert not (tmp_path / "plan").exists()
+
+
+@pytest.mark.parametrize("chunks", [1, 8, "auto"])
+def test_a_collective_of_few_bytes_is_synthesized_in_fewer_chunks(chunks, tmp_path):
+    """ASTRA-sim's own Broadcast moves nothing: left as it is, one of a byte would end after 1 ns."""
+    files = RunFiles(ranks=[[coll(5, size=1, comm_type=CommType.BROADCAST)]] * 4, topology=("Ring",)).write(tmp_path)
+    given = f"{options_of(files)} --no-cache --chunks-per-npu {chunks} --output {tmp_path / 'plan'} --json"
+    result = CliRunner().invoke(plan, given, catch_exceptions=False)
+    assert result.exit_code == 0 and json.loads(result.stdout)["time_ns"] > 1000
 
 
 def test_errors_of_the_run_point_to_lint(tmp_path):

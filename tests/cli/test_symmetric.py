@@ -180,3 +180,18 @@ def test_the_msccl_xml_is_optional(tmp_path, monkeypatch):
     assert not [*(tmp_path / "skipped").glob("*.xml")]
     assert run(f"{asked} --output {tmp_path / 'anyway'} --msccl-xml").exit_code == 0
     assert [*(tmp_path / "anyway").glob("*.xml")]
+
+
+@pytest.mark.parametrize("synthesizer", ["ring", "direct", "hierarchical", "routed"])
+def test_named_algorithms_with_too_many_sends_are_refused_before_the_work(synthesizer, tmp_path, monkeypatch):
+    """Also where links differ, or switches are between the NPUs: each chunk is a send to each NPU."""
+
+    def build(*arguments, **options):
+        raise AssertionError("the topology was built")
+
+    monkeypatch.setattr("astra_tacos.solver.solve.build_topology", build)
+    path = network(tmp_path)
+    path.write_text("topology: [ Switch, Ring ]\nnpus_count: [ 50, 100 ]\nbandwidth: [ 50, 25 ]\nlatency: [ 500, 500 ]\n")
+    done = run(f"synthesize --network {path} --collective all-reduce --size 64MiB --synthesizer {synthesizer}")
+    text = f"{path}: 5,000 NPUs, for which all-reduce has more than 20,000,000 sends, too many to list: use at most 3,162 NPUs"
+    assert isinstance(done.exception, ConfigError) and str(done.exception).startswith(text)

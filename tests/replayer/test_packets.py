@@ -184,7 +184,7 @@ def crowd(folder, dimensions, size, each=1):
     return make_run(folder, ranks, *dimensions)
 
 
-@pytest.mark.parametrize("dimensions", [FULLY_CONNECTED, SWITCH])
+@pytest.mark.parametrize("dimensions", [FULLY_CONNECTED, SWITCH, (("FullyConnected", 4, 0.001, 500.0),)])
 def test_messages_that_meet_equal_the_twin(tmp_path, dimensions, monkeypatch):
     """Also when the room for packets and queue pairs has to grow."""
     monkeypatch.setattr(packet_network, "_ROOM", 8)
@@ -237,6 +237,13 @@ def test_congestion_control_of_switches_does_nothing_without_switches(tmp_path):
 def test_refuses_a_message_that_npus_would_relay(tmp_path):
     run = make_run(tmp_path, "send 0 2 size=8 | comp 0 | recv 0 0 size=8 | comp 0", ("Ring", 4, GBPS_400, 500.0))
     with pytest.raises(ConfigError, match="rank 0 sends to rank 2, which is no neighbour of it and shares no switch with it"):
+        replay_run(run, "packet")
+
+
+def test_refuses_links_that_are_too_slow_for_packets(tmp_path):
+    """Before it makes room for all instants that a packet takes."""
+    run = make_run(tmp_path, "send 0 1 | recv 0 0", ("Ring", 2, 1e-6, 500.0))
+    with pytest.raises(ConfigError, match=r"a packet of 1,036 bytes takes [\d,]+ ns of the link 0 -> 1, expected at most"):
         replay_run(run, "packet")
 
 

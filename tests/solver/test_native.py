@@ -100,3 +100,8 @@ def test_a_collective_that_is_not_native_is_refused():
     about = found.to_json()
     assert (about["best_native_ns"], about["best_native"]) == (None, None)
     assert about["native_search"]["refusal"] == found.refusal
+
+
+def test_links_that_are_too_slow_to_be_timed_to_parts_of_a_nanosecond_are_the_reason(tmp_path):
+    found = best_native_time(config("Ring 4 0.000001 500"), make_collective("all-reduce", 4, MIB), CONGESTION_AWARE)
+    assert found.best is None and "which no replay times to parts of a nanosecond, expected more than 1e-06 GB/s" in found.refusal

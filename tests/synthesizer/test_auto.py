@@ -389,3 +389,10 @@ def test_a_time_limit_says_when_it_struck(monkeypatch):
     assert not limited.ran_out_of_time
     assert limited.describe() == free.describe()
     assert column_bytes(limited.schedule) == column_bytes(free.schedule)
+
+
+def test_trials_are_as_many_as_a_work_list_can_have():
+    """Limits are asked for once the list is there, so that the list has to be short."""
+    assert SearchOptions(trials=1000).trials == 1000
+    with refused("trials: found 1000000, expected 1 to 1,000"):
+        SearchOptions(trials=1_000_000)

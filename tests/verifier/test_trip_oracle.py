@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.examples import refused
-from helpers.fabrics import TWO_LEVELS
+from helpers.fabrics import TWO_LEVELS, star
 from helpers.schedules import codes
 
 from astra_tacos.collective import make_collective
@@ -75,3 +75,20 @@ def test_a_hop_that_leaves_too_early_is_found():
         check_schedule(early)
     with refused("trip"):  # rows have trips where devices forward
         replace(schedule, trip=None)
+
+
+def test_a_copy_that_meets_an_addition_is_a_race():
+    """In a device that adds, one of two sends of an instant adds and one replaces: what the device has then nobody knows."""
+    network, end = star(3), make_collective("reduce", 4, 4096, 1, 0, [0, 1, 2])
+
+    def summed(*first):
+        rows = ((0, 1, 3, first[0]), (1, 2, 3, first[1]), (2, 3, 0, True))
+        trip, src, dst, adds = (np.array(column) for column in zip(*rows, strict=True))
+        channel = network.channel_of(src, dst).astype(np.int32)
+        sends = Sends(np.zeros(len(rows), np.int32), channel, adds.astype(bool), trip=trip.astype(np.int32))
+        return settle(network, end, compute_timing(network, end, "pipelined"), sends)
+
+    good = summed(True, True)
+    assert codes(good) == set()
+    for reduces in ((False, True), (True, False)):
+        assert "race" in codes(replace(good, reduces=np.array([*reduces, True])))

@@ -127,7 +127,7 @@ def _print_plan(
     if left:
         echo("")
     for case in left:
-        echo(f"left as it is: {_which(case)}: {case.reason}")
+        echo(f"not synthesized, algorithm {case.algorithm}: {_which(case)}: {case.reason}")
 
 
 def print_planned(planned: Plan, output: Path, network: NetworkConfig, measured: dict[str, Any], *, verbose: bool) -> None:

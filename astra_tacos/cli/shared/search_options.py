@@ -16,7 +16,7 @@ from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS, SearchOptions
+from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS, MOST_TRIALS, SearchOptions
 from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 if TYPE_CHECKING:
@@ -94,7 +94,9 @@ _OPTIONS = {
         help="Speed of a reduction; 0, the default, is 1 ns.",
     ),
     "trials": _Option(
-        "--trials", type=click.IntRange(1), help="Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks."
+        "--trials",
+        type=click.IntRange(1, MOST_TRIALS),
+        help="Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks.",
     ),
     "seed": _Option(
         "--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed gives the same bytes."

@@ -19,6 +19,8 @@ from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 FASTEST: Literal["fastest"] = "fastest"
 """The choice of both link models: schedules of either are made, and the fastest wins."""
 _MOST = 1 << 62
+MOST_TRIALS = 1000
+"""A work list has every seed of every number of chunks, and limits are asked for once it is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ class SearchOptions:
     reduce_bandwidth_gbps
         Decimal GB/s of a reduction, 0 for ASTRA-sim's 1 ns.
     trials
-        Seeds of a random synthesizer, from `seed` on; None for as many as take about half a second together, 1 to 32.
+        Seeds of a random synthesizer, from `seed` on; None for as many as take about half a second together, 1 to 32; at
+        most 1,000.
     seed
         First seed, 0 to 2**62 - 1.
     effort
@@ -172,7 +175,8 @@ class SearchOptions:
         if self.chunks_per_npu != "auto":
             _check_whole("chunks per NPU", self.chunks_per_npu, may_be_none=True)
         _check_whole("max sends", self.max_sends)
-        for name, number in (("trials", self.trials), ("budget", self.budget), ("threads", self.threads)):
+        _check_whole("trials", self.trials, may_be_none=True, most=MOST_TRIALS)
+        for name, number in (("budget", self.budget), ("threads", self.threads)):
             _check_whole(name, number, may_be_none=True)
         _check_whole("seed", self.seed, least=0)
         _check_number("reduce bandwidth", self.reduce_bandwidth_gbps, "0 or more GB/s", may_be_zero=True)
@@ -214,13 +218,13 @@ class SearchOptions:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("time_limit_s", "threads")}
 
 
-def _check_whole(name: str, value: object, least: int = 1, *, may_be_none: bool = False) -> None:
+def _check_whole(name: str, value: object, least: int = 1, *, may_be_none: bool = False, most: int = _MOST - 1) -> None:
     if value is None and may_be_none:
         return
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{name}: found {value!r}, expected a whole number")
-    if not least <= value < _MOST:
-        raise ConfigError(f"{name}: found {value}, expected {least} to 2**62 - 1")
+    if not least <= value <= most:
+        raise ConfigError(f"{name}: found {value}, expected {least} to {'2**62 - 1' if most == _MOST - 1 else f'{most:,}'}")
 
 
 def _check_number(name: str, value: object, expected: str, *, may_be_zero: bool) -> None:

@@ -131,6 +131,8 @@ class Inputs:
 
     Parameters
     ----------
+    files
+        Where they were read from.
     directory
         The directory in which ASTRA-sim is started.
     backend
@@ -150,6 +152,7 @@ class Inputs:
         group_members.
     """
 
+    files: RunInputs
     directory: Path
     backend: Backend
     system_path: Path
@@ -202,6 +205,7 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     if system is not None and system.per_node_source is not None:
         system = _with_per_node(system, inputs, problems)
     return Inputs(
+        files=inputs,
         directory=inputs.directory,
         backend=stock_backend(network) if backend is None else choose_backend(backend),
         system_path=inputs.system,
@@ -298,12 +302,18 @@ class Check:
         The fault in a few words.
     find
         The function that finds the fault. Its docstring is the explanation: what ASTRA-sim does, why, and the remedy.
+    left_to_timing
+        Whether its warnings say that a run may stall, depending on timing.
+    settles_timing
+        Whether it is looked for only where such warnings are all that is wrong: it tells whether the run stalls.
     """
 
     code: str
     severity: Severity
     title: str
     find: Callable[[Facts], Findings]
+    left_to_timing: bool = False
+    settles_timing: bool = False
 
     @property
     def explanation(self) -> str:
@@ -311,6 +321,13 @@ class Check:
         return inspect.cleandoc(self.find.__doc__ or "")
 
 
-def check(code: str, title: str, severity: Severity = Severity.ERROR) -> Callable[[Callable[[Facts], Findings]], Check]:
+def check(
+    code: str,
+    title: str,
+    severity: Severity = Severity.ERROR,
+    *,
+    left_to_timing: bool = False,
+    settles_timing: bool = False,
+) -> Callable[[Callable[[Facts], Findings]], Check]:
     """Make a check of the function that finds a fault; the parameters are those of `Check`."""
-    return lambda find: Check(code, severity, title, find)
+    return lambda find: Check(code, severity, title, find, left_to_timing, settles_timing)

@@ -18,6 +18,7 @@ from astra_tacos.workload.linter import (
     network_checks,
     node_checks,
     order_checks,
+    replay_checks,
     system_checks,
 )
 from astra_tacos.workload.linter.facts import Facts, UnknownFact
@@ -32,6 +33,7 @@ _FAMILIES = (
     message_checks,
     custom_checks,
     order_checks,
+    replay_checks,
 )
 """In the order in which their codes are listed."""
 _ALL = [
@@ -81,8 +83,15 @@ class LintReport:
         return [asdict(finding) for finding in self.findings]
 
 
+def _is_left_to_timing(counts: Mapping[Severity, Mapping[str, int]]) -> bool:
+    """Whether what was found is no error, and some of it stalls the run or not, depending on timing."""
+    return not counts[Severity.ERROR] and any(CHECKS[code].left_to_timing for code in counts[Severity.WARNING])
+
+
 def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | None = None) -> LintReport:
     """Find faults that would make ASTRA-sim stall, abort or compute something else. Bad files are findings, not exceptions.
+
+    Where all that is wrong depends on timing, the run is replayed: one that stalls is an error.
 
     Parameters
     ----------
@@ -97,6 +106,8 @@ def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | N
     findings: list[Finding] = []
     counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
     for check in CHECKS.values():
+        if check.settles_timing and not _is_left_to_timing(counts):
+            continue
         with suppress(UnknownFact):
             for found in check.find(facts):
                 texts: Iterator[Found]

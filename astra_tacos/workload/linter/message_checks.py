@@ -96,7 +96,7 @@ def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
     return view.at(recv, what, remedy)
 
 
-@check("M05", "messages alike within a trace", Severity.WARNING)
+@check("M05", "messages alike within a trace", Severity.WARNING, left_to_timing=True)
 def alike_in_trace(facts: Facts) -> Findings:
     """Two messages of one trace have the same tag, source, destination and size, and no order.
 
@@ -120,7 +120,7 @@ def alike_in_trace(facts: Facts) -> Findings:
             yield view.at(row, view.text(f"{what} ({_MESSAGE}){more}", row), "give each its own tag")
 
 
-@check("M06", "tags of different collectives collide", Severity.WARNING)
+@check("M06", "tags of different collectives collide", Severity.WARNING, left_to_timing=True)
 def tag_collision(facts: Facts) -> Findings:
     """Messages of different collectives, or of a collective and of the workload itself, may be mistaken for each other.
 

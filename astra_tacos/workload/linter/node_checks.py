@@ -54,7 +54,7 @@ def metadata_node(facts: Facts) -> Findings:
     yield view.each(where, "{kind}", "leave it out")
 
 
-@check("A13", "skipped node")
+@check("A13", "skipped node", left_to_timing=True)
 def skipped_node(facts: Facts) -> Findings:
     """ASTRA-sim skips a node: it is of type INVALID, or has tensor_size 0 under the roofline.
 

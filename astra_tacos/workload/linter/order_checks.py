@@ -206,7 +206,7 @@ def deadlock(facts: Facts) -> Findings:
         yield view.at(rows[0], what, "one order for all ranks")
 
 
-@check("C05", "order left to timing", Severity.WARNING)
+@check("C05", "order left to timing", Severity.WARNING, left_to_timing=True)
 def free_order(facts: Facts) -> Findings:
     """A rank may start two nodes in either order, and one of the orders stalls it for ever.
 
@@ -248,7 +248,7 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> Bools:
     return np.array(share, np.bool_)[which]
 
 
-@check("C06", "order left to timing, in a circle of groups", Severity.WARNING)
+@check("C06", "order left to timing, in a circle of groups", Severity.WARNING, left_to_timing=True)
 def free_circle(facts: Facts) -> Findings:
     """Groups of which any two share one rank can wait for one another in a cycle.
 
@@ -277,7 +277,7 @@ def free_circle(facts: Facts) -> Findings:
         yield view.at(circle.rows[0][0], what, _REMEDY)
 
 
-@check("C07", "search cut short", Severity.WARNING)
+@check("C07", "search cut short", Severity.WARNING, left_to_timing=True)
 def cut_short(facts: Facts) -> Findings:
     """The search for orders that stall was cut short, so that there may be more faults than were found.
 

@@ -375,7 +375,7 @@ def ring_instead(facts: Facts) -> Findings:
             yield Found(message, "expect it, or give a custom collective", _where(facts))
 
 
-@check("S19", "chunks that may wait for one another", Severity.WARNING)
+@check("S19", "chunks that may wait for one another", Severity.WARNING, left_to_timing=True)
 def chunks_in_a_circle(facts: Facts) -> Findings:
     """Chunks of an All-Reduce in several dimensions may wait for one another.
 

@@ -158,7 +158,7 @@ def test_a_network_that_cannot_be_built_is_an_error_of_its_points(tmp_path):
     errors = [point.error for point in found.points]
     assert errors[0] == errors[1] and "n.yml: NPU 0 cannot reach NPU 1, expected a connected network" in errors[0]
     assert errors[2] is None
-    assert "399,980,000 channels, expected at most 100,000,000" in errors[3]
+    assert "399,980,000 channels, expected at most 20,000,000" in errors[3]
 
 
 def test_roots(tmp_path):

@@ -472,6 +472,22 @@ ORDERS = [
         "nothing orders node 1 (ALL_REDUCE of group 1) and node 2 (ALL_REDUCE of group 2), which both need ranks 0, 1",
         "w.0.et node 1",
         WARNING,
+        also=("R01",),
+    ),
+    Case(
+        "C05",
+        "coll 1; send 2 1 | recv 1 0; coll 2 [1]",
+        "node 1 needs node 2 by way of other ranks, and blocks it if it starts first",
+        "w.0.et node 1",
+        WARNING,
+        also=("R01",),
+    ),
+    Case(
+        "R01",
+        "recv 1 1; INVALID 2 [1]; send 3 1 [2]; recv 5 1 tag=5; comp 6 [3,5] | send 1 0; recv 3 0 [1]; send 5 0 [3] tag=5",
+        "never starts: a node that ends at once (INVALID, or COMP without bytes) made it ready",
+        "w",
+        also=("A13", "A14"),
     ),
     Case(
         "C06",
@@ -483,7 +499,7 @@ ORDERS = [
         "groups 1 -> 3 -> 2 -> 4 -> 1 can wait for one another",
         "w.0.et node 1",
         WARNING,
-        also=("G10",),
+        also=("G10", "R01"),
     ),
 ]
 ORDERS += [
@@ -525,8 +541,6 @@ C02!1 coll 1 | coll 1 size=8192
     => w.1.et node 1: rank 0 runs ALL_REDUCE of 4 KiB in all ranks, rank 1 this ALL_REDUCE of 8 KiB instead
 C04!1 coll 1 group=1; coll 2 [1] group=2 | coll 2 group=2; coll 1 [2] group=1 ## {groups: {'1': [0, 1], '2': [0, 1]}}
     => : waits for itself: rank
-C05?1 coll 1; send 2 1 | recv 1 0; coll 2 [1]
-    => w.0.et node 1: node 1 needs node 2 by way of other ranks, and blocks it if it starts first
 F08!1 comp 0 | comp 7; comp 7 => w.1.et: a second node has the id 7
 N05?1 comp 3; send 0 1 [3] size=10 | recv 0 0 size=10 => w.0.et node 0: 10 B take a link no time
 G05!2 2 * coll 5 pg_name=tp => w.0.et node 5: pg_name is 'tp'
