@@ -14,8 +14,11 @@ from helpers.schedules import column_bytes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from astra_tacos.bounds import chunked_lower_bound
+from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collective
+from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ForwardingDevice
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, count_work, metered
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.solve import synthesize
@@ -396,3 +399,39 @@ def test_trials_are_as_many_as_a_work_list_can_have():
     assert SearchOptions(trials=1000).trials == 1000
     with refused("trials: found 1000000, expected 1 to 1,000"):
         SearchOptions(trials=1_000_000)
+
+
+def share_of_bound(network, name, size):
+    """What any algorithm needs over the time of the default search."""
+    what = make_collective(name, network.num_npus, size, 1, members=network.endpoints)
+    found = search(network, what, SearchOptions(chunks_per_npu="auto", link_model="pipelined"))
+    return lower_bound(network, what, found.schedule.timing).time_ns / found.exact_ns
+
+
+def four_switches(npus=8, planes=(4, 5, 5, 4)):
+    """NPUs with links to four switches, more to some than to others, and to a CPU, as in an H100 node."""
+    speeds = [58.7, *(23.283 * links for links in planes)]
+    pairs = [(npu, npus + device, speed) for npu in range(npus) for device, speed in enumerate(speeds)]
+    links = tuple(LinkSpec(*ends, speed, 500.0) for npu, device, speed in pairs for ends in ((npu, device), (device, npu)))
+    return build_topology(NetworkConfig("x", links=links, forwarding=(ForwardingDevice(),) * 5), may_forward=True)
+
+
+@pytest.mark.parametrize("mib", [13, 64, 68])
+def test_no_size_falls_off_on_four_switches(mib):
+    """Where a schedule gets too dear for what cheaper families left of the budget, it is made nevertheless."""
+    assert share_of_bound(four_switches(), "all-gather", mib * MIB) > 0.98
+
+
+MESHES = (
+    ("Mesh 10 50, Switch 2 50", 128, 0.97),
+    ("Mesh 4 50, Switch 5 25", 128, 0.94),
+    ("Mesh 6 100, Mesh 3 50", 305, 0.97),
+    ("Ring 7 50, Mesh 3 100", 386, 0.96),
+    ("Mesh 7 100, FullyConnected 3 25", 65, 0.97),
+)
+"""Products with a mesh, MiB, and the share of the bound that the default reaches at least: trees need many chunks there."""
+
+
+@pytest.mark.parametrize("dimensions, mib, least", MESHES)
+def test_what_promises_to_lead_gets_its_chunks_on_meshes(dimensions, mib, least):
+    assert share_of_bound(topology(dimensions), "all-reduce", mib * MIB) > least

@@ -2,7 +2,10 @@
 
 The leaderboard knows the fastest result so far, and the candidates that need not be tried any more. All its decisions follow from
 the results entered so far, in the order of the work list, and not from time or threads. A candidate that is needless once stays
-so: the leader only gets faster, and a synthesizer that gets no more chunks enters no more of them.
+so while the effort is the same: the leader only gets faster, and a synthesizer that gets no more chunks enters no more of them.
+
+Every synthesizer and link model has a share of the budget, however dear its schedules are: its first chunks, and those that it
+advises, are made within a budget of their own. What promises to lead with more chunks may take several budgets.
 """
 
 from __future__ import annotations
