@@ -24,7 +24,8 @@ from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_siz
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.units import format_size
-from astra_tacos.synthesizer.on_fabrics import network_of_pairs, over_devices
+from astra_tacos.synthesizer.npu_networks import network_of_pairs
+from astra_tacos.synthesizer.on_fabrics import over_devices
 from astra_tacos.verifier.program import ProvenProgram, prove
 
 
@@ -93,7 +94,7 @@ def convert(
         )
     collective = collective_of(proven, size_bytes)
     if topology.forwarding:
-        of_pairs = convert(proven, network_of_pairs(topology), size_bytes, link_model, reduce_bandwidth_gbps).schedule
+        of_pairs = convert(proven, network_of_pairs(topology).topology, size_bytes, link_model, reduce_bandwidth_gbps).schedule
         members = np.arange(proven.num_ranks, dtype=np.int32)
         collective = replace(collective, num_npus=topology.num_npus, members=members)
         timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)

@@ -29,6 +29,7 @@ from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.partial_sums import NO_NPU
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing, wire_bytes
@@ -164,8 +165,11 @@ def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
     )
     timing = schedule.timing.of(topology, collective)
     channel = channel_of_link[old.channel_link[schedule.channel]]
-    trip = schedule.trip if topology.forwarding else None
-    return device, replace(schedule, topology=topology, collective=collective, timing=timing, channel=channel, trip=trip)
+    trip, sums = schedule.trip if topology.forwarding else None, schedule.sums
+    if sums is not None:
+        sums = replace(sums, npu=np.where(sums.npu == NO_NPU, NO_NPU, number[sums.npu]).astype(np.int32))
+    columns = {"topology": topology, "collective": collective, "timing": timing, "channel": channel, "trip": trip, "sums": sums}
+    return device, replace(schedule, **columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,8 @@ def _passed_on(schedule: Schedule, own: Ints) -> tuple[Ints, Ints]:
         waits = place[np.repeat(np.arange(schedule.num_sends), np.diff(first))]
         within = waits >= 0
         return waits[within], place[source[within]]
-    sums, src, dst, value = schedule.sums, schedule.src[own], schedule.dst[own], schedule.item[own]
+    sums, value = schedule.sums, schedule.item[own]
+    src, dst = (holder[own] for holder in schedule.sends.holders(schedule.topology))
     brought: dict[int, dict[int, frozenset[int]]] = {}
     for number, (npu, what) in enumerate(zip(dst.tolist(), value.tolist(), strict=True)):
         brought.setdefault(npu, {})[what] = frozenset((number,))

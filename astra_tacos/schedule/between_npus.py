@@ -31,17 +31,15 @@ def between_npus(schedule: Schedule) -> Schedule:
     Raises
     ------
     ConfigError
-        If devices add, or hops carry several chunks, partial sums or what not all hops of the trip agree on.
+        If devices add, or hops carry several chunks or what not all hops of the trip agree on.
     """
     old = schedule.topology
     if schedule.trip is None:
         return schedule
     if old.reducing:
         raise ConfigError(f"{old.name}: devices add (reducing), expected none: messages between NPUs cannot say so")
-    if schedule.message_first is not None or schedule.sums is not None:
-        raise ConfigError(
-            f"{old.name}: several chunks or partial sums in a message over devices that forward, expected one chunk"
-        )
+    if schedule.message_first is not None:
+        raise ConfigError(f"{old.name}: several chunks in a message over devices that forward, expected one chunk")
     begins, ends = _ends_of_trips(schedule)
     src, dst = schedule.src[begins].astype(np.int64), schedule.dst[ends].astype(np.int64)
     topology = _ports(old, src, dst)
@@ -59,6 +57,8 @@ def between_npus(schedule: Schedule) -> Schedule:
         schedule.end_ns[ends],
         schedule.synthesizer,
         schedule.seed,
+        sums=schedule.sums,
+        value=None if schedule.value is None else schedule.value[begins],
         link_order=schedule.link_order,
         in_flight=schedule.in_flight,
     )

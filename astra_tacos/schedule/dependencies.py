@@ -89,18 +89,22 @@ def operations(schedule: Schedule) -> Operations:
 
 
 def _of_values(schedule: Schedule) -> Operations:
-    """A message waits for what brought its values to its source, or made them there; an addition, for its parts."""
+    """A message waits for what brought its values to its source, or made them there; an addition, for its parts.
+
+    A message out of a forwarding device waits for the one of its trip into the device.
+    """
     sums, value, additions = schedule.sums, schedule.value, schedule.additions
     assert sums is not None and value is not None
     num_messages, message, made = schedule.num_messages, schedule.message_of, np.arange(len(additions))
-    places = Places.of(sums.num_values, (additions.npu, additions.value), (schedule.dst, value))
+    src, dst = schedule.sends.holders(schedule.topology)
+    places = Places.of(sums.num_values, (additions.npu, additions.value), (dst, value))
     provider = np.full(len(places) + 1, -1, np.int64)  # the last one is of what is an NPU's own
     provider[places.find(additions.npu, additions.value)] = num_messages + made
     latest_first = np.argsort(-schedule.end_ns, kind="stable")  # of several copies, the first to arrive
-    provider[places.find(schedule.dst, value)[latest_first]] = message[latest_first]
+    provider[places.find(dst, value)[latest_first]] = message[latest_first]
     whole, part = sums.awaited_parts(additions)
     waiting = np.concatenate((message, num_messages + whole))
-    awaited = provider[np.concatenate((places.find(schedule.src, value), places.find(additions.npu[whole], part)))]
+    awaited = provider[np.concatenate((places.find(src, value), places.find(additions.npu[whole], part)))]
     exists = awaited >= 0
     first, awaited = _distinct(waiting[exists], awaited[exists], num_messages + len(additions))
     return Operations(num_messages, additions, first, awaited)

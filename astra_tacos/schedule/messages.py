@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.partial_sums import NO_ADDITIONS, Additions, PartialSums, find_additions, needed_totals
+from astra_tacos.schedule.partial_sums import NO_ADDITIONS, Additions, PartialSums, find_additions, needed_totals, stop_keys
 from astra_tacos.schedule.timing import Timing, timing_of_sizes
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
@@ -101,8 +101,21 @@ class Sends:
         """The sums that NPUs make of the values that they have; none if there are no sums."""
         if self.sums is None or self.value is None:
             return NO_ADDITIONS
-        sent = self.value, topology.channel_src[self.channel], topology.channel_dst[self.channel]
-        return find_additions(self.sums, sent, needed_totals(self.sums, collective), collective.chunk_size_bytes)
+        ends = ((each < topology.num_npus, each) for each in self.holders(topology))
+        sent, received = ((npu[is_npu], self.value[is_npu]) for is_npu, npu in ends)
+        return find_additions(self.sums, sent, received, needed_totals(self.sums, collective), collective.chunk_size_bytes)
+
+    def holders(self, topology: Topology) -> tuple[Ints, Ints]:
+        """int64[num_sends] each: who has what a row carries, before and after it.
+
+        A number below `num_npus` is that of an NPU, or of a reducing device where a trip begins or ends. Every stop of a trip at
+        a device that forwards has a number of its own, as what one trip brings there leaves with that trip only.
+        """
+        src, dst = (ends[self.channel].astype(np.int64) for ends in (topology.channel_src, topology.channel_dst))
+        if self.trip is None:
+            return src, dst
+        into, out_of = stop_keys(topology, self.channel, self.trip)
+        return np.where(out_of >= 0, topology.num_npus + out_of, src), np.where(into >= 0, topology.num_npus + into, dst)
 
     def sizes(self, topology: Topology, collective: Collective, timing: Timing) -> MessageSizes:
         """Sizes and delays of messages, those of the chunks if every send is a message of its own."""

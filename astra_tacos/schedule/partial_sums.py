@@ -162,7 +162,8 @@ def needed_totals(sums: PartialSums, collective: Collective) -> tuple[Ints, Ints
 
 def find_additions(
     sums: PartialSums,
-    sent: tuple[Ints32, Ints32, Ints32],
+    sent: tuple[NDArray[np.integer], NDArray[np.integer]],
+    received: tuple[NDArray[np.integer], NDArray[np.integer]],
     needed: tuple[Ints, Ints],
     chunk_size_bytes: Ints,
 ) -> Additions:
@@ -172,22 +173,21 @@ def find_additions(
     ----------
     sums
         The values.
-    sent
-        int32[num_sends] each: the value, source and destination of sends.
+    sent, received
+        NPUs, and the values that leave them; NPUs, and the values that come to them.
     needed
         NPUs, and the values that they need in the end (see `needed_totals`).
     chunk_size_bytes
         int64[num_chunks].
     """
-    value, src, dst = sent
-    received = Places.of(sums.num_values, (dst, value))
-    npu, wanted = Places.of(sums.num_values, (src, value), needed).pairs
+    arrivals = Places.of(sums.num_values, received)
+    npu, wanted = Places.of(sums.num_values, sent, needed).pairs
     makers, wholes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     # Parts are lower than their sum, so one pass from the highest to the lowest finds all that is wanted.
     for height in range(int(sums.height.max(initial=0)), 0, -1):
         here = sums.height[wanted] == height
         maker, whole = Places.of(sums.num_values, (npu[here], wanted[here])).pairs
-        makes = received.find(maker, whole) == len(received)
+        makes = arrivals.find(maker, whole) == len(arrivals)
         makers.append(maker[makes])
         wholes.append(whole[makes])
         begin, at = members_of(sums.part_first, wholes[-1])

@@ -164,8 +164,7 @@ def _earliest_times(
     from_place = to_place = also_place = np.empty(0, np.int64)
     if places is not None:
         num_places = len(places) + 1  # the last one is of what is an NPU's own
-        from_place = places.find(topology.channel_src[sends.channel], sends.item)
-        to_place = places.find(topology.channel_dst[sends.channel], sends.item)
+        from_place, to_place = (places.find(holder, sends.item) for holder in sends.holders(topology))
     elif sends.trip is not None:
         num_hands = topology.num_npus
         num_places, from_place, to_place = _places_of_trips(topology, collective, sends, sends.trip)
@@ -207,14 +206,15 @@ def links_of(topology: Topology, timing: Timing) -> Links:
 def _awaited_parts(topology: Topology, sends: Sends, made: Additions, duration: Ints) -> tuple[AwaitedParts, Places | None]:
     """The sums that NPUs make, how long each takes, and which arrivals they wait for, by place; and these places.
 
-    Places are where values come to or are made. None if there are no values, as chunks may come to any NPU.
+    Places are where values come to or are made, stops of trips among them. None if there are no values, as chunks may come to any
+    NPU.
     """
     from astra_tacos.schedule._settle_kernels import Additions as AwaitedParts
 
     if sends.sums is None:
         none = np.empty(0, np.int64)
         return AwaitedParts(none, none, none, none, none), None
-    arrivals = topology.channel_dst[sends.channel], sends.item
+    arrivals = sends.holders(topology)[1], sends.item
     places = Places.of(sends.sums.num_values, arrivals, (made.npu, made.value))
     addition, part = sends.sums.awaited_parts(made)
     first, waiting = group_by(places.find(made.npu[addition], part), addition, len(places) + 1)

@@ -12,7 +12,13 @@ from astra_tacos.synthesizer.algorithms.column_generation import (
     programme_work,
     refuse_dimensions,
 )
-from astra_tacos.synthesizer.algorithms.dimension_wise import dimension_wise, least_mix_ns, mixes_work, refuse_too_many_values
+from astra_tacos.synthesizer.algorithms.dimension_wise import (
+    dimension_wise,
+    least_mix_ns,
+    mixes_on_fabrics,
+    mixes_work,
+    refuse_too_many_values,
+)
 from astra_tacos.synthesizer.algorithms.in_network import (
     advise_for_devices,
     in_network,
@@ -30,12 +36,13 @@ from astra_tacos.synthesizer.algorithms.predefined import (
     halving_doubling,
     refuse_other_than_powers_of_two,
     ring,
-    ring_on_pairs,
+    rings_on_pairs,
 )
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
+from astra_tacos.synthesizer.npu_networks import levels_or_pairs, network_of_levels
 from astra_tacos.synthesizer.on_fabrics import on_fabrics
 from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.synthesizer import Synthesizer
@@ -57,6 +64,7 @@ _OF_SHARDS = frozenset({"all-gather", "reduce-scatter", "all-reduce"})
 _ROOTED = frozenset({"broadcast", "reduce"})
 _WHOLE = frozenset({"all-reduce"})
 _TREES = frozenset({"all-reduce", "broadcast", "reduce"})
+_over_levels = partial(on_fabrics, network=network_of_levels)
 _over_devices = partial(Synthesizer, is_random=True, does_groups=True, does_forwarding=True, by_chunk=True)
 
 SYNTHESIZERS: dict[str, Synthesizer] = {
@@ -113,35 +121,43 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         advise=advise_for_trips,
         work=trip_work,
     ),
-    "ring": on_fabrics(Synthesizer(ring, _ALL), ring_on_pairs),
+    "ring": on_fabrics(Synthesizer(ring, _ALL), rings_on_pairs),
     "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS)),
     "halving-doubling": on_fabrics(Synthesizer(halving_doubling, _OF_SHARDS, refusal=refuse_other_than_powers_of_two)),
     "double-binary-tree": on_fabrics(Synthesizer(double_binary_tree, _TREES)),
     "bruck": on_fabrics(Synthesizer(bruck, _OF_SHARDS | PERSONALISED)),
-    "hierarchical": Synthesizer(
-        hierarchical,
-        _OF_SHARDS | PERSONALISED,
-        refusal=refuse_without_dimensions,
-        work=over_dimensions_work,
+    "hierarchical": _over_levels(
+        Synthesizer(
+            hierarchical,
+            _OF_SHARDS | PERSONALISED,
+            refusal=refuse_without_dimensions,
+            work=over_dimensions_work,
+        )
     ),
-    "one-shot": Synthesizer(
-        one_shot,
-        _WHOLE,
-        is_random=True,
-        refusal=refuse_too_many_contributions,
-        work=gather_work,
-        cuts_itself=_WHOLE,
-        least_ns=gathering_ns,
+    "one-shot": on_fabrics(
+        Synthesizer(
+            one_shot,
+            _WHOLE,
+            is_random=True,
+            refusal=refuse_too_many_contributions,
+            work=gather_work,
+            cuts_itself=_WHOLE,
+            least_ns=gathering_ns,
+        )
     ),
-    "dimension-wise": Synthesizer(
-        dimension_wise,
-        _OF_SHARDS | {"all-to-all"},
-        refusal=refuse_too_many_values,
-        work=mixes_work,
-        cuts_itself=_WHOLE,
-        least_ns=least_mix_ns,
+    "dimension-wise": on_fabrics(
+        Synthesizer(
+            dimension_wise,
+            _OF_SHARDS | {"all-to-all"},
+            refusal=refuse_too_many_values,
+            work=mixes_work,
+            cuts_itself=_WHOLE,
+            least_ns=least_mix_ns,
+        ),
+        mixes_on_fabrics,
+        levels_or_pairs,
     ),
-    "themis": Synthesizer(themis, _OF_SHARDS, refusal=refuse_without_dimensions, work=over_dimensions_work),
+    "themis": _over_levels(Synthesizer(themis, _OF_SHARDS, refusal=refuse_without_dimensions, work=over_dimensions_work)),
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
 AUTO = "auto"

@@ -1,24 +1,26 @@
-"""Synthesizers for networks of NPUs, made to take graphs with devices that forward: they run on the network of pairs.
+"""Synthesizers for networks of NPUs, made to take graphs with devices that forward: they run on networks that stand for these.
 
-Pairs of NPUs between which devices only forward are links there. Pairs share links of the fabric, so each gets a fair share of
-the slowest link on its fixed route: the bandwidth that a pair has while all pairs send. Each send becomes a trip over devices.
+Each send becomes a trip over devices. What a trip carries, a chunk or a value, passes devices as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.packet_links import DeviceRoutes
-from astra_tacos.network.topology import NO_DIMENSION, Topology
+from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.partial_sums import NO_NPU
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
-from astra_tacos.support.errors import SynthesisError
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
+from astra_tacos.synthesizer.exchange.best import counted_ns
+from astra_tacos.synthesizer.npu_networks import NpuNetwork, network_of_pairs
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.synthesizer.synthesizer import Synthesizer
@@ -31,7 +33,9 @@ _LINKS_OF_TRIP = 4
 
 
 def on_fabrics(
-    entry: Synthesizer, on_pairs: Callable[[Topology, Topology, Collective, Timing, int], Schedule] | None = None
+    entry: Synthesizer,
+    make_all: Callable[[Topology, Topology, Collective, Timing, int], Iterable[Schedule]] | None = None,
+    network: Callable[[Topology], NpuNetwork | None] = network_of_pairs,
 ) -> Synthesizer:
     """A synthesizer for networks of NPUs that also takes graphs with devices that forward.
 
@@ -39,17 +43,24 @@ def on_fabrics(
     ----------
     entry
         What it does on networks of NPUs, and still does there.
-    on_pairs
-        What makes the schedule on the network of pairs, of the fabric and the arguments of `entry.make`; None for that itself.
+    make_all
+        What makes schedules on the network that stands for a fabric, of which the fastest over devices counts: of the fabric and
+        the arguments of `entry.make`; None for that alone.
+    network
+        The network that stands for a fabric, None where none does.
     """
 
     def make(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
         if not topology.forwarding:
             return entry.make(topology, collective, timing, seed)
-        pairs, of_npus = _seen_by_npus(topology, collective)
-        own = timing.of(pairs, of_npus)
-        made = entry.make(pairs, of_npus, own, seed) if on_pairs is None else on_pairs(topology, pairs, of_npus, own, seed)
-        return over_devices(topology, collective, timing, made)
+        stands_for = network(topology)
+        assert stands_for is not None, "refused"
+        npus, of_npus = stands_for.topology, _on(stands_for, collective)
+        own = timing.of(npus, of_npus)
+        if make_all is None:
+            return over_devices(topology, collective, timing, entry.make(npus, of_npus, own, seed), stands_for.npu)
+        found = make_all(topology, npus, of_npus, own, seed)
+        return min((over_devices(topology, collective, timing, each, stands_for.npu) for each in found), key=counted_ns)
 
     def refusal(topology: Topology, collective: Collective) -> str | None:
         if not topology.forwarding:
@@ -59,12 +70,16 @@ def on_fabrics(
             return f"takes at most {_MOST_PAIRS:,} pairs of NPUs on such graphs, these are {num_pairs:,}"
         if collective.least_sends > _MOST_SENDS:
             return f"schedules at most {_MOST_SENDS:,} sends on such graphs, these are {collective.least_sends:,}"
-        return entry.refusal(*_seen_by_npus(topology, collective))
+        stands_for = network(topology)
+        if stands_for is None:
+            return "it is a graph of links in which NPUs make no levels of equal parts, expected levels or dimensions"
+        return entry.refusal(stands_for.topology, _on(stands_for, collective))
 
     def work(topology: Topology, collective: Collective) -> int:
-        if not topology.forwarding:
+        stands_for = network(topology) if topology.forwarding else None
+        if stands_for is None:
             return entry.work(topology, collective)
-        return entry.work(*_seen_by_npus(topology, collective)) + _LINKS_OF_TRIP * collective.least_sends
+        return entry.work(stands_for.topology, _on(stands_for, collective)) + _LINKS_OF_TRIP * collective.least_sends
 
     def advise(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
         if topology.forwarding:
@@ -74,35 +89,25 @@ def on_fabrics(
     return replace(entry, make=make, refusal=refusal, work=work, advise=advise, does_forwarding=True)
 
 
-def _seen_by_npus(topology: Topology, collective: Collective) -> tuple[Topology, Collective]:
-    """The network of pairs, and the collective on it."""
-    members = collective.members if collective.num_members < topology.num_endpoints else None
-    return network_of_pairs(topology), replace(collective, num_npus=topology.num_endpoints, members=members)
+def _on(stands_for: NpuNetwork, collective: Collective) -> Collective:
+    """A collective of a fabric on the network that stands for the fabric."""
+    count = stands_for.topology.num_npus
+    place = np.empty(count, np.int32)
+    place[stands_for.npu] = np.arange(count)
+    members = place[collective.member_npus] if collective.num_members < count else None
+    return _renumbered(collective, place, count, members)
 
 
-@lru_cache(maxsize=4)
-def network_of_pairs(topology: Topology) -> Topology:
-    """NPUs with a link for each pair that a route joins which passes no other NPU.
-
-    Parameters
-    ----------
-    topology
-        A graph with devices that forward.
-    """
-    src, dst = np.nonzero((DeviceRoutes(topology).relays() == 0) & ~np.eye(topology.num_endpoints, dtype=np.bool_))
-    first, link = DeviceRoutes(topology).find(src, dst)
-    users = np.bincount(link, minlength=topology.num_links)
-    share = topology.link_bandwidth_gibps[link] / users[link]
-    count = topology.num_endpoints
-    return Topology(
-        f"pairs of {topology.name}",
-        count,
-        0,
-        src.astype(np.int32),
-        dst.astype(np.int32),
-        np.minimum.reduceat(share, first[:-1]),
-        np.add.reduceat(topology.link_latency_ns[link], first[:-1]),
-        np.full(len(src), NO_DIMENSION, np.int16),
+def _renumbered(collective: Collective, npu: NDArray[np.integer], num_npus: int, members: Ints32 | None) -> Collective:
+    """A collective of which each NPU has another number."""
+    target = collective.chunk_target
+    return replace(
+        collective,
+        num_npus=num_npus,
+        members=members,
+        chunk_owner=npu[collective.chunk_owner].astype(np.int32),
+        chunk_target=None if target is None else npu[target].astype(np.int32),
+        root=None if collective.root is None else int(npu[collective.root]),
     )
 
 
@@ -110,39 +115,45 @@ _MOST_ROUTES = 64
 """Equally good routes of a pair among which its chunks take turns."""
 
 
-def over_devices(topology: Topology, collective: Collective, timing: Timing, schedule: Schedule) -> Schedule:
-    """The sends of a schedule on `network_of_pairs`, over devices, as soon as links are free, in the order of the schedule.
+def over_devices(
+    topology: Topology, collective: Collective, timing: Timing, schedule: Schedule, npu: Ints | None = None
+) -> Schedule:
+    """The sends of a schedule between NPUs, over devices, as soon as links are free, in the order of the schedule.
 
     Chunks of a pair take turns on routes that are equally good.
 
     Parameters
     ----------
     topology, collective, timing
-        The fabric, the collective on it, and the delays of its chunks.
+        The fabric, the collective on it, and the delays of its chunks. A schedule that cuts the collective otherwise keeps its
+        chunks.
     schedule
-        Sends of the same chunks between NPUs.
-
-    Raises
-    ------
-    SynthesisError
-        If it sends partial sums, whose parts devices would have to tell apart.
+        Sends between NPUs.
+    npu
+        int64[num_endpoints], which NPU of the fabric each NPU of the schedule is; None if it has the same number.
     """
-    if schedule.sums is not None:
-        raise SynthesisError("sends partial sums, which no trip over devices that forward carries")
-    first, link = DeviceRoutes(topology).find(
-        schedule.src, schedule.dst, schedule.dst + (schedule.chunk % _MOST_ROUTES).astype(np.int64)
-    )
+    npu = np.arange(topology.num_endpoints) if npu is None else npu
+    if schedule.collective.num_chunks != collective.num_chunks:
+        collective = _renumbered(schedule.collective, npu, topology.num_npus, collective.member_npus.astype(np.int32))
+        timing = timing.of(topology, collective)
+    src, dst = npu[schedule.src], npu[schedule.dst]
+    first, link = DeviceRoutes(topology).find(src, dst, dst + (schedule.chunk % _MOST_ROUTES).astype(np.int64))
     hops = np.diff(first)
     channel_of_link = topology.channel_of_link()
     trip = np.repeat(np.arange(schedule.num_sends), hops)
     is_last = np.zeros(len(link), np.bool_)
     is_last[first[1:] - 1] = True
     rank = np.unique(schedule.start_ns, return_inverse=True)[1]
+    sums = schedule.sums
+    if sums is not None:
+        sums = replace(sums, npu=np.where(sums.npu == NO_NPU, NO_NPU, npu[sums.npu]).astype(np.int32))
     graph = SendGraph(
         schedule.chunk[trip],
         channel_of_link[link].astype(np.int32),
         schedule.reduces[trip] & is_last,
         rank[trip].astype(np.int32),
+        sums=sums,
+        value=None if schedule.value is None else schedule.value[trip],
         trip=trip.astype(np.int32),
     )
     return dispatch(topology, collective, timing, graph, schedule.synthesizer, schedule.seed)

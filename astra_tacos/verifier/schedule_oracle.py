@@ -40,13 +40,12 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
         heads = _heads(schedule, valid)
         violations += _check_times(schedule, heads)
         violations += _check_links(schedule, heads)
+    first = last = valid
     if schedule.trip is not None:
         first, last, broken = check_trips(schedule, valid)
-        violations += broken + _check_contributions(schedule, first, last) + check_devices(schedule, first, last)
-    elif schedule.sums is None:
-        violations += _check_contributions(schedule, valid, valid)
-    else:
-        violations += check_values(schedule, valid)
+        violations += broken + check_devices(schedule, first, last)
+    judge = _check_contributions if schedule.sums is None else check_values
+    violations += judge(schedule, first, last)
     return tuple(violations)
 
 

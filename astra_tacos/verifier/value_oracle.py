@@ -59,7 +59,7 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
         int64[num_trips], rows.
     violations
         Of trips that begin or end at a forwarding device, whose hops do not follow one another in place or time, that carry
-        several chunks, come to a device twice or pass an NPU, or that reduce before their last hop.
+        several chunks or values, come to a device twice or pass an NPU, or that reduce before their last hop.
     """
     topology = schedule.topology
     assert schedule.trip is not None
@@ -73,7 +73,9 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
     before = np.maximum(np.arange(len(order)) - 1, 0)
     num_npus = topology.num_endpoints
     holds = np.arange(topology.num_npus) < num_npus
-    holds[[device.device for device in topology.reducing]] = True
+    if schedule.sums is None:  # devices add what comes to what they have, and make no values
+        holds[[device.device for device in topology.reducing]] = True
+    item, what = schedule.item[order], "chunk" if schedule.sums is None else "value"
     number = np.cumsum(begins) - 1
     stop = number * topology.num_npus + dst
     _, place, visits = np.unique(stop, return_inverse=True, return_counts=True)
@@ -85,7 +87,7 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
             "leaves a device that only forwards before anything has come there",
         ),
         ("trip-gap", goes_on & (src != dst[before]), "does not leave where the hop before it on its trip ended"),
-        ("trip-chunk", goes_on & (chunk != chunk[before]), "carries another chunk than the hop before it on its trip"),
+        ("trip-chunk", goes_on & (item != item[before]), f"carries another {what} than the hop before it on its trip"),
         (
             "trip-early",
             goes_on & (schedule.start_ns[order] < schedule.end_ns[order[before]]),
@@ -112,7 +114,7 @@ _Holders = tuple[Ints, Ints]
 """NPUs that have a value, ascending, and since when. Few NPUs have most values, so no table has all NPUs and all values."""
 
 
-def check_values(schedule: Schedule, rows: Ints) -> list[Violation]:
+def check_values(schedule: Schedule, first: Ints, last: Ints) -> list[Violation]:
     """Violations of a schedule whose sends carry values.
 
     A sum uses every contribution once; the whole sum of a chunk has that of every member. A value leaves an NPU once it is there:
@@ -123,20 +125,20 @@ def check_values(schedule: Schedule, rows: Ints) -> list[Violation]:
     ----------
     schedule
         The schedule.
-    rows
-        Rows that name existing chunks and channels.
+    first, last
+        Rows that name existing chunks and channels: the first and the last hop of each trip; each row twice without trips.
     """
     sums, value = schedule.sums, schedule.value
     assert sums is not None and value is not None
     violations = _check_table(sums, schedule.collective)
     if violations:
         return violations
-    channel, topology = schedule.channel[rows], schedule.topology
-    value, src, dst = value[rows], topology.channel_src[channel], topology.channel_dst[channel]
-    again = np.zeros(len(rows), np.bool_)
-    order = np.lexsort((rows, schedule.end_ns[rows], dst, value))
+    channel, topology, end_ns = schedule.channel, schedule.topology, schedule.end_ns[last]
+    value, src, dst = value[first], topology.channel_src[channel[first]], topology.channel_dst[channel[last]]
+    again = np.zeros(len(first), np.bool_)
+    order = np.lexsort((last, end_ns, dst, value))
     again[order[1:]] = (dst[order[1:]] == dst[order[:-1]]) & (value[order[1:]] == value[order[:-1]])
-    holders = _find_holders(sums, (value, dst, schedule.end_ns[rows]), order[~again[order]])
+    holders = _find_holders(sums, (value, dst, end_ns), order[~again[order]])
     parts = np.diff(sums.part_first)
     durations = comp_ns((parts - 1).clip(0) * schedule.collective.chunk_size_bytes[sums.chunk], schedule.timing)
     for whole in np.flatnonzero(parts).tolist():
@@ -153,10 +155,10 @@ def check_values(schedule: Schedule, rows: Ints) -> list[Violation]:
         holders[whole] = npus[ascending], np.concatenate((when, last[makes] + durations[whole]))[ascending]
     text = "brings a value that the destination already has"
     own_again = sums.npu[value] == dst
-    violations += [at_send(schedule, "redundant-send", int(rows[i]), text) for i in np.flatnonzero(again | own_again)]
+    violations += [at_send(schedule, "redundant-send", int(last[i]), text) for i in np.flatnonzero(again | own_again)]
     text = "leaves before its value, or all parts of it, are there"
-    absent = schedule.start_ns[rows] < _times(holders, value, src)
-    violations += [at_send(schedule, "chunk-absent", int(rows[i]), text) for i in np.flatnonzero(absent)]
+    absent = schedule.start_ns[first] < _times(holders, value, src)
+    violations += [at_send(schedule, "chunk-absent", int(first[i]), text) for i in np.flatnonzero(absent)]
     return violations + _check_end(schedule, sums, holders)
 
 

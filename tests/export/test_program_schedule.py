@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from helpers.fabrics import TWO_LEVELS
 from helpers.msccl_programs import direct_program, ring_all_reduce
 from helpers.networks import topology
 from helpers.peers import peers
@@ -11,6 +12,7 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.export.candidate import convert, read_candidate
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.verifier.program import prove_msccl_xml, verify_trace
 from astra_tacos.verifier.schedule_oracle import verify
@@ -46,6 +48,17 @@ def test_direct_programs(coll, in_place, tmp_path):
     assert (proven.collective, proven.root) == (NAMES[coll], 2 if NAMES[coll] in ROOTED else None)
     for block, model in {"FullyConnected": "pipelined", "Ring": "blocking", "Switch": "pipelined"}.items():
         check(convert(proven, topology((block, 4, 50.0, 500.0)), 1 << 20, model, 100.0).schedule)
+
+
+@pytest.mark.parametrize("coll", NAMES)
+def test_direct_programs_over_devices_that_forward(coll, tmp_path):
+    """What ranks add up for themselves are partial sums, which trips carry."""
+    path = tmp_path / "p.xml"
+    path.write_text(direct_program(coll, 4, 2, in_place=False, root=2 if NAMES[coll] in ROOTED else 0))
+    schedule = convert(prove_msccl_xml(path), TWO_LEVELS, 1 << 20, "pipelined", 100.0).schedule
+    assert not verify(schedule)
+    assert replay_schedule(schedule).collective_time_ns == schedule.collective_time_ns
+    assert verify_trace(schedule_trace(between_npus(schedule), "t"), NAMES[coll], None, schedule.collective.root).proven
 
 
 def test_a_ring_takes_what_a_ring_takes(tmp_path):

@@ -62,6 +62,34 @@ def fabrics(draw: st.DrawFn, most_npus: int = 5, latency_ns: float | None = None
 
 
 @st.composite
+def nodes_behind_routers(
+    draw: st.DrawFn, most_npus: int = 12, latency_ns: float | None = None, alike: bool = True
+) -> tuple[Topology, list[list[int]]]:
+    """Nodes with a switch inside and a router outside, far from a core; and the NPUs of each node, numbered in random order.
+
+    Nodes are alike in size unless told otherwise. NPUs of a node are nearer to one another than to any other, by latency or, with
+    one latency everywhere, by bandwidth.
+    """
+    nodes = draw(st.integers(2, max(2, most_npus // 2)))
+    size = draw(st.integers(2, max(2, most_npus // nodes)))
+    sizes = [size] * nodes if alike else [size + node for node in range(nodes)]
+    count = sum(sizes)
+    number = draw(st.permutations(range(count)))
+    far = st.sampled_from((10_000.0, 317_000.0, 562_000.0)) if latency_ns is None else st.just(latency_ns)
+    near = st.sampled_from((0.0, 150.0, 500.0)) if latency_ns is None else st.just(latency_ns)
+    speed = st.sampled_from((10.0, 25.0, 50.0))
+    groups, links = [], []
+    for node, members in enumerate(sizes):
+        switch, router = count + 2 * node, count + 2 * node + 1
+        groups.append(sorted(number[sum(sizes[:node]) : sum(sizes[:node]) + members]))
+        inside = draw(near)
+        for npu in groups[-1]:
+            links += [(npu, switch, 600.0, inside), (npu, router, draw(speed), 500.0 if latency_ns is None else latency_ns)]
+        links.append((router, count + 2 * nodes, draw(speed), draw(far)))
+    return fabric(2 * nodes + 1, *both_ways(*links)), groups
+
+
+@st.composite
 def tree_networks(draw: st.DrawFn) -> NetworkConfig:
     """Random trees over switches with NPUs below any of them, and links between some NPUs: one way of the fewest links each."""
     npus, switches = draw(st.integers(2, 6)), draw(st.integers(1, 4))

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+from helpers.fabrics import nodes_behind_routers
 from helpers.naive_schedule import naive_dependencies
 from helpers.networks import topology
 from helpers.schedules import schedules
@@ -19,6 +20,8 @@ from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
+from astra_tacos.synthesizer.npu_networks import network_of_pairs
+from astra_tacos.synthesizer.on_fabrics import over_devices
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
@@ -171,3 +174,19 @@ def summed_schedules(draw: st.DrawFn) -> Schedule:
         link_model=draw(st.sampled_from(("blocking", "pipelined"))),
         reduce_bandwidth_gbps=draw(st.sampled_from((0.0, 10.0))),
     )
+
+
+@st.composite
+def sums_over_devices(draw: st.DrawFn, most_npus: int = 6, most_chunks: int = 2, latency_ns: float | None = None) -> Schedule:
+    """Schedules with random partial sums on small fabrics, whose trips carry values."""
+    fabric, _ = draw(nodes_behind_routers(most_npus, latency_ns))
+    pairs = network_of_pairs(fabric)
+    name = draw(st.sampled_from(("all-reduce", "reduce-scatter", "reduce")))
+    root = draw(st.integers(0, fabric.num_endpoints - 1)) if name == "reduce" else None
+    size, chunks = draw(st.sampled_from((1 << 16, 65_537))), draw(st.integers(1, most_chunks))
+    own, what = (
+        make_collective(name, each.num_npus, size, chunks, root, range(fabric.num_endpoints)) for each in (pairs.topology, fabric)
+    )
+    seed, gbps = draw(st.integers(0, 100_000)), draw(st.sampled_from((0.0, 10.0)))
+    made = nested(pairs.topology, own, random.Random(seed), reduce_bandwidth_gbps=gbps)
+    return over_devices(fabric, what, compute_timing(fabric, what, "pipelined", gbps), made)

@@ -86,7 +86,7 @@ def naive_times(schedule: Schedule, awaited: list[list[int]]) -> tuple[list[int]
         of_message = rows_of_message(schedule, row)
         if schedule.sums is None:
             return max((usable.get(head[other], math.inf) for each in of_message for other in awaited[each]), default=0)
-        return max(value_time(schedule, usable, int(schedule.src[each]), int(schedule.value[each])) for each in of_message)
+        return max(carried_time(schedule, usable, each) for each in of_message)
 
     while len(end) < len(rows):
         for _, _, _, row in sorted(entry for entry in at_switch if entry[0] <= now):
@@ -120,6 +120,15 @@ def naive_times(schedule: Schedule, awaited: list[list[int]]) -> tuple[list[int]
             break
         now = min(later)
     return [start.get(row, -1) for row in head], [end.get(row, -1) for row in head]
+
+
+def carried_time(schedule: Schedule, usable: dict[int, int], row: int) -> float:
+    """When what a row carries is at its source: a value at an NPU, or what the hop before of its trip brought to a device."""
+    device = int(schedule.src[row])
+    if device < schedule.topology.num_endpoints:
+        return value_time(schedule, usable, device, int(schedule.value[row]))
+    trip = [other for other in range(schedule.num_sends) if schedule.trip[other] == schedule.trip[row]]
+    return next((usable.get(other, math.inf) for other in trip if schedule.dst[other] == device), math.inf)
 
 
 def value_time(schedule: Schedule, usable: dict[int, int], npu: int, value: int) -> float:
@@ -158,14 +167,14 @@ def naive_dependencies(schedule: Schedule) -> list[list[int]]:
 def sums_up(schedule: Schedule) -> bool:
     """Whether values are what their parts make them, and are where they are needed at the end of a schedule with sums."""
     sums, collective = schedule.sums, schedule.collective
-    npus = range(collective.num_npus)
+    npus = collective.member_npus.tolist()
 
     def contributions(value: int) -> list[int]:
         parts = sums.part[sums.part_first[value] : sums.part_first[value + 1]].tolist()
         return [npu for part in parts for npu in contributions(part)] if parts else [int(sums.npu[value])]
 
     usable = {row: int(schedule.end_ns[row]) for row in range(schedule.num_sends)}
-    if any(schedule.start_ns[r] < value_time(schedule, usable, schedule.src[r], schedule.value[r]) for r in usable):
+    if any(schedule.start_ns[row] < carried_time(schedule, usable, row) for row in usable):
         return False
     for chunk in range(collective.num_chunks):
         _, needing = _ends(collective, list(npus), chunk)

@@ -1,8 +1,7 @@
 """Levels of a network by clustering what was measured between hosts, and the network that they make.
 
-A partition of the hosts is a level if all pairs inside a part are closer than all pairs across parts, by more than a pair differs
-from the same pair the other way round (the median over pairs: that much is noise). Closer is less latency, or more bandwidth.
-Single linkage finds all such partitions of one measure, which are nested.
+A partition of the hosts is a level if all pairs inside a part are clearly closer than all pairs across parts
+(`nested_partitions`). Closer is less latency, or more bandwidth.
 
 The order of hosts is the one in which an algorithm over all of them ends earliest:
 
@@ -36,9 +35,9 @@ from astra_tacos.network.network_config import (
     Dimension,
     NetworkConfig,
 )
+from astra_tacos.network.partitions import nested_partitions
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.graph import Graph
 from astra_tacos.support.text_files import describe, parse_decimal, read_text
 
 MOST_HOSTS = 128
@@ -313,18 +312,10 @@ class HostLevel:
 
 def find_levels(matrix: HostMatrix) -> tuple[HostLevel, ...]:
     """The levels of the hosts, innermost first; the last one has all hosts in one part."""
-    chain = [np.zeros(matrix.num_hosts, np.int64)]
-    for distance in (matrix.latency_ns, 1 / matrix.bandwidth_gbps):
-        for part in _clear_partitions(distance):
-            if all(_refines(part, other) or _refines(other, part) for other in chain) and not any(
-                np.array_equal(part, other) for other in chain
-            ):
-                chain.append(part)
-    chain.sort(key=lambda part: -int(part.max()))
     met = np.eye(matrix.num_hosts, dtype=np.bool_)
     levels = []
     latency_ns = 0.0
-    for part in chain:
+    for part in nested_partitions((matrix.latency_ns, 1 / matrix.bandwidth_gbps)):
         together = part[:, None] == part[None, :]
         pairs = together & ~met
         met |= together
@@ -333,28 +324,6 @@ def find_levels(matrix: HostMatrix) -> tuple[HostLevel, ...]:
         spread = float(rates.max() / rates.min()), float(delays.max() / delays.min())
         levels.append(HostLevel(part, latency_ns, float(np.median(rates)), spread))
     return tuple(levels)
-
-
-def _clear_partitions(distance: Floats) -> list[Ints]:
-    """Partitions into several parts of at least two hosts each, closer inside than across."""
-    between = (distance + distance.T) / 2
-    upper = np.triu_indices(len(distance), 1)
-    noise = float(np.median(np.abs(distance - distance.T)[upper]))
-    found = []
-    for height in sorted(set(between[upper].tolist())):
-        part = Graph.of(len(between), *np.nonzero(between <= height)).weak_groups()[1]
-        if part.max() == 0:
-            break
-        together = (part[:, None] == part[None, :])[upper]
-        inside, across = between[upper][together].max(), between[upper][~together].min()
-        if np.bincount(part).min() > 1 and across - inside > noise:
-            found.append(part)
-    return found
-
-
-def _refines(fine: Ints, coarse: Ints) -> bool:
-    """Whether every part of one partition lies in one part of the other."""
-    return len(set(zip(fine.tolist(), coarse.tolist(), strict=True))) == int(fine.max()) + 1
 
 
 def is_contiguous(levels: Sequence[HostLevel], order: Ints) -> bool:

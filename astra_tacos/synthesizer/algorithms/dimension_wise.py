@@ -10,11 +10,14 @@ needs, whatever number of chunks is asked for.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.exchange.best import best_mix, best_plan, least_ns, num_mixes
+from astra_tacos.synthesizer.exchange.best import counted_ns, least_ns, num_mixes, promising_mixes, promising_plans
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS
 from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.work import dispatch_work, exchange_work
@@ -42,9 +45,27 @@ def dimension_wise(topology: Topology, collective: Collective, timing: Timing, s
     SynthesisError
         If every mix has chunks that are too small for the links.
     """
+    found = _promising(topology, collective, timing, seed)
+    return min(found, key=exact_time_ns if collective.num_phases < 2 else counted_ns)
+
+
+def mixes_on_fabrics(fabric: Topology, npus: Topology, collective: Collective, timing: Timing, seed: int) -> Iterator[Schedule]:
+    """The same mixes on the network that stands for a fabric.
+
+    Parameters
+    ----------
+    fabric, npus
+        The fabric, and its `levels_or_pairs`.
+    collective, timing, seed
+        As for `dimension_wise`.
+    """
+    return _promising(npus, collective, timing, seed)
+
+
+def _promising(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Iterator[Schedule]:
     if collective.num_phases < 2:
-        return best_mix(topology, collective, timing, "dimension-wise", seed)
-    return best_plan(topology, collective.size_bytes, timing, "dimension-wise", seed)
+        return promising_mixes(topology, collective, timing, "dimension-wise", seed)
+    return promising_plans(topology, collective.size_bytes, timing, "dimension-wise", seed)
 
 
 def mixes_work(topology: Topology, collective: Collective) -> int:

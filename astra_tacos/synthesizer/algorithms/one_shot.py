@@ -74,7 +74,8 @@ def gathering_ns(topology: Topology, collective: Collective) -> float:
     """How long the slowest NPU takes to receive the contributions of all others."""
     rate = np.zeros(topology.num_devices)
     np.add.at(rate, topology.link_dst, bytes_per_ns(topology.link_bandwidth_gibps))
-    return (topology.num_npus - 1) * collective.size_bytes / float(rate[: topology.num_npus].min())
+    num_npus = topology.num_endpoints
+    return (num_npus - 1) * collective.size_bytes / float(rate[:num_npus].min())
 
 
 def refuse_too_many_contributions(topology: Topology, collective: Collective) -> str | None:

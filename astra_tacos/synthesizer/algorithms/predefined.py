@@ -147,7 +147,7 @@ def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) 
     return _along(partial(_round, find_rings(topology)), "ring")(topology, collective, timing, seed)
 
 
-def ring_on_pairs(fabric: Topology, pairs: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def rings_on_pairs(fabric: Topology, pairs: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[Schedule, ...]:
     """The same on the pairs of NPUs of a fabric, round rings that load the links of the fabric least.
 
     Parameters
@@ -157,7 +157,7 @@ def ring_on_pairs(fabric: Topology, pairs: Topology, collective: Collective, tim
     collective, timing, seed
         As for `ring`.
     """
-    return _along(partial(_round, rings_of_fabric(fabric, pairs)), "ring")(pairs, collective, timing, seed)
+    return (_along(partial(_round, rings_of_fabric(fabric, pairs)), "ring")(pairs, collective, timing, seed),)
 
 
 def double_binary_tree(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

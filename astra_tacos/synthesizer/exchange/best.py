@@ -8,6 +8,7 @@ Gathering, scattering and All-to-All dimension by dimension, in each of them str
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice, product
 
@@ -105,8 +106,10 @@ def num_mixes(topology: Topology, collective: Collective) -> int:
     return int(min(MOST_MIXES, 2 ** (count + (count > 1)), max(1, _MOST_SENDS // collective.least_sends)))
 
 
-def best_mix(topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int) -> Schedule:
-    """The fastest schedule over ways and orders of dimensions: doubling everywhere first, then others as far as there is time.
+def promising_mixes(
+    topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int
+) -> Iterator[Schedule]:
+    """Schedules over ways and orders of dimensions: doubling everywhere first, then others as far as there is time.
 
     Parameters
     ----------
@@ -127,7 +130,7 @@ def best_mix(topology: Topology, collective: Collective, timing: Timing, synthes
         return dispatch(topology, collective, timing, sends, synthesizer, seed)
 
     mixes = product(product((DOUBLING, SHORTEST), repeat=len(levels)), orders)
-    return min((mix(*each) for each in islice(mixes, num_mixes(topology, collective))), key=exact_time_ns)
+    yield from (mix(*each) for each in islice(mixes, num_mixes(topology, collective)))
 
 
 _MOST_SCHEDULED = 6
@@ -142,8 +145,8 @@ _ESTIMATE = 10
 """Sends examined that an estimate counts as."""
 
 
-def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: str, seed: int) -> Schedule:
-    """The fastest All-Reduce of the plans with the least estimated times.
+def promising_plans(topology: Topology, size_bytes: int, timing: Timing, synthesizer: str, seed: int) -> Iterator[Schedule]:
+    """All-Reduces by the plans with the least estimated times.
 
     Parameters
     ----------
@@ -161,11 +164,10 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
     SynthesisError
         If all plans have too many values.
     """
-    best: tuple[float, Schedule] | None = None
-    left = _MOST_ROWS
+    has_any, left = False, _MOST_ROWS
     for plan in _promising(topology, size_bytes, timing):
         rows, _ = num_rows(plan, topology.num_npus)
-        if best is not None and rows > left:
+        if has_any and rows > left:
             continue
         left -= rows
         collective = plan.collective(topology.num_npus, size_bytes)
@@ -176,15 +178,13 @@ def best_plan(topology: Topology, size_bytes: int, timing: Timing, synthesizer: 
             count_work(_BUILD * len(sends.chunk))
         except SynthesisError:
             continue
-        time = _counted_ns(schedule)
-        if best is None or time < best[0]:
-            best = time, schedule
-    if best is None:
+        has_any = True
+        yield schedule
+    if not has_any:
         raise SynthesisError(f"{topology.name}: {size_bytes} bytes have too many values, expected fewer NPUs")
-    return best[1]
 
 
-def _counted_ns(schedule: Schedule) -> float:
+def counted_ns(schedule: Schedule) -> float:
     """The exact time, longer where truncation makes ASTRA-sim's too short: the search prefers others then, too."""
     exact_ns = exact_time_ns(schedule)
     is_truncated = schedule.collective_time_ns < (1 - MOST_TRUNCATED) * exact_ns
