@@ -163,7 +163,7 @@ def _send_graph(topology: Topology, collective: Collective, timing: Timing, rout
     return SendGraph(sends.chunk, image.channel[sends.channel], np.ones(len(sends.chunk), np.bool_), rank)
 
 
-_FEW_SENDS = 500_000
+_FEW_SENDS = 100_000
 
 
 def routed(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

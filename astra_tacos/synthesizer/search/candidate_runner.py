@@ -207,6 +207,8 @@ _OVERSHOOT = 1.25
 """A candidate that examines more than what is left of a budget that was asked for, times this, is stopped."""
 
 
+_LEAP = 4
+"""What promises to lead may take a budget smaller by this factor for the number of chunks that is advised: often many more."""
 _CHEAP = 0.1
 """Share of the spare budget that a candidate takes at most which is tried within it."""
 
@@ -363,7 +365,9 @@ class CandidateRunner:
             left = max(left, self.budget - self.work_of_due)
         best, effort = self.leaderboard.best, self.leaderboard.effort
         leads = best is not None and (best.schedule.synthesizer, best.schedule.timing.link_model) == candidate.series
-        times = effort.for_promising if self.leaderboard.promises(candidate) else effort.for_leader if leads else 1.0
+        times = effort.for_leader if leads else 1.0
+        if self.leaderboard.promises(candidate):
+            times = effort.for_promising / (_LEAP if candidate.is_advised else 1)
         return left + (times - 1.0) * self.budget
 
     def _most(self, candidate: Candidate) -> float:
