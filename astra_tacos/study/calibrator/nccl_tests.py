@@ -35,6 +35,8 @@ Placement = bool | None
 
 PLACEMENT_NAMES: dict[Placement, str] = {True: "in place", False: "out of place", None: "of a placement that is not said"}
 Shape = tuple[int, int]
+TIMES_US = 1e-3, 1e12
+"""Shortest and longest time that may have been measured: a nanosecond, eleven days."""
 """Nodes, and GPUs of each."""
 
 
@@ -144,8 +146,7 @@ class TestOutput:
         if not was_checked(where, cells.get("wrong"), cells.get("error")) or time is None:
             self.missing.append(where)
             return
-        if not 0 < time < math.inf:
-            raise ConfigError(f"{where}: time is {describe(cells['time'])}, expected microseconds")
+        check_time(where, "time", time, cells["time"])
         if not size:
             self.empty += 1
             return
@@ -183,6 +184,14 @@ class _Run:
         if len(set(hosts.values())) > 1:
             raise ConfigError(f"{where}: {count} ranks on {len(hosts)} hosts, expected as many on each")
         return len(hosts), count // len(hosts)
+
+
+def check_time(where: str, name: str, time_us: float | None, found: object) -> float:
+    """A measured time that a clock and a network may give; `found` is what the file has."""
+    least, most = TIMES_US
+    if time_us is None or not least <= time_us <= most:
+        raise ConfigError(f"{where}: {name} is {describe(found)}, expected microseconds from {least:g} to {most:g}")
+    return time_us
 
 
 def was_checked(where: str, wrong: str | None, error: str | None = None) -> bool:

@@ -78,7 +78,7 @@ def test_work_is_counted():
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("4x4,all_gather,ring,1024,", "a time in us"),
+        ("4x4,all_gather,ring,1024,", "time_us is '', expected microseconds"),
         ("4x4,all_gather,ring,0,3", "a size in bytes"),
         ("4x5,all_gather,ring,1024,3", "powers of two"),
         ("4x4,all_gather,ring,1024", "other columns"),
