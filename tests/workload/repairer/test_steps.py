@@ -235,3 +235,11 @@ def test_an_unknown_step_is_refused(tmp_path):
     run = RepairInputs(**RunFiles("2 * comp 0").write(tmp_path))
     with pytest.raises(ConfigError, match="'cycle', expected one of compressed-traces, "):
         repair(run, tmp_path / "out", without=["cycle"])
+
+
+def test_a_trace_that_begins_with_no_metadata_is_refused_in_one_line(tmp_path):
+    inputs = RepairInputs(**run_of("2 * comp 0").write(tmp_path))
+    trace = tmp_path / "workload/w.1.et"
+    trace.write_bytes(b"\x02\x0e\x01" + trace.read_bytes())
+    assert "w.1.et: byte 0: not a Chakra message" in refusal(repair, inputs, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
