@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from helpers.damage import ANY_BYTES, damages
+from helpers.damage import ANY_BYTES, damages, refusal
 from helpers.sweeps import collective_point
 from hypothesis import given
 
@@ -66,9 +66,6 @@ def test_whatever_is_no_row_counts_as_missing(tmp_path, caplog):
     file.write_bytes(b"\xff\xfe" + whole.encode())
     assert store.read([KEY]) == {}
     file.unlink()
-    file.mkdir()
-    assert store.read([KEY]) == {}
-    file.rmdir()
     caplog.clear()
     assert store.read([KEY]) == {}
     assert not caplog.messages
@@ -165,3 +162,8 @@ def test_a_table_does_not_outlive_its_sweep_file(tmp_path):
         assert table.exists()
     with Store(tmp_path).opened(b"two"):
         assert not table.exists()
+
+
+def test_a_directory_in_place_of_a_row_is_refused_before_points_are_computed(tmp_path):
+    row_file(tmp_path).mkdir(parents=True)
+    assert "is a directory, expected a row of a sweep: remove it" in refusal(Store(tmp_path).read, [KEY])
