@@ -355,6 +355,8 @@ class _Log:
             raise ConfigError(f"{where}: column cputime, which is the CPU's time of a launch, expected time: run without -C")
         if self.names[0] != "size" or "time" not in self.names:
             raise ConfigError(f"{where}: names columns {', '.join(self.names[:6])}, expected size, count, ..., time, algbw")
+        if any(self.names[at + 1 : at + 3] != ("algbw", "busbw") for at, name in enumerate(self.names) if name == "time"):
+            raise ConfigError(f"{where}: names columns {' '.join(self.names)[:200]}, expected algbw and busbw after each time")
         only = self.titles[0] if len(self.titles) == 1 else None
         self.placements = [False, True] if self.names.count("time") == 2 else [only]
         self.titles = []
