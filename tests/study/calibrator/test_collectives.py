@@ -124,8 +124,7 @@ def test_a_log(tmp_path):
 
 WRONG_LOGS = {
     HEAD.replace("#       size", "#  bytes") + ROW: ":6: names columns bytes, count, type",
-    HEAD.replace("busbw  #wrong\n", "#wrong\n")
-    + ROW: ":6: names columns size count type redop root time",
+    HEAD.replace("busbw  #wrong\n", "#wrong\n") + ROW: ":6: names columns size count type redop root time",
     HEAD.replace("# Coll", "# coll") + ROW: ":8: a time before a line that names the test",
     HEAD + ROW[:40] + "\n": "has no times (times missing: 1, the first at",
     HEAD.replace("(us)", "(ms)") + ROW: ":7: times are not in us",
