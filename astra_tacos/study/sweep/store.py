@@ -91,9 +91,9 @@ class Store:
                 stale.unlink(missing_ok=True)
             known = self.directory / SWEEP_FILE
             if not known.is_file() or known.read_bytes() != sweep_file:  # the old table is not the new sweep's
-                (self.directory / TABLE_FILE).unlink(missing_ok=True)
                 with replaced_file(known) as temporary:
                     temporary.write_bytes(sweep_file)
+                    (self.directory / TABLE_FILE).unlink(missing_ok=True)
             yield
 
     def check(self) -> None:

@@ -10,7 +10,7 @@ from helpers.damage import ANY_BYTES, damages, refusal
 from helpers.sweeps import collective_point
 from hypothesis import given
 
-from astra_tacos import ConfigError
+from astra_tacos import AstraTacosError, ConfigError
 from astra_tacos.study.sweep.point import STATUSES, Conditions, Outcome
 from astra_tacos.study.sweep.store import TABLE_FILE, Store
 from astra_tacos.study.sweep.table import table_columns, table_row, write_table
@@ -167,3 +167,11 @@ def test_a_table_does_not_outlive_its_sweep_file(tmp_path):
 def test_a_directory_in_place_of_a_row_is_refused_before_points_are_computed(tmp_path):
     row_file(tmp_path).mkdir(parents=True)
     assert "is a directory, expected a row of a sweep: remove it" in refusal(Store(tmp_path).read, [KEY])
+
+
+def test_a_refused_sweep_file_leaves_the_table(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "sweep.yml").symlink_to("nothing")
+    (tmp_path / TABLE_FILE).write_bytes(b"table")
+    assert "which does not exist" in refusal(Store(tmp_path).opened(b"name: x\n").__enter__, error=AstraTacosError)
+    assert (tmp_path / TABLE_FILE).read_bytes() == b"table"
