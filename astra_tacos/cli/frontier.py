@@ -40,7 +40,7 @@ _HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", 
 @click.option("--steps", type=click.IntRange(1), help=f"Most steps; by default {_MORE_STEPS} more than the network's diameter.")
 @click.option(
     "--chunks",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1024),
     help=f"Most chunks of an NPU that are tried; by default {_MOST_CHUNKS}, of an all-to-all {_MOST_OF_PAIRS} for each NPU.",
 )
 @click.option(

@@ -8,6 +8,7 @@ import importlib
 import os
 import re
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -151,9 +152,19 @@ def _answer(raised: BaseException) -> NoReturn:
         if isinstance(error, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads on: keep the flush at exit quiet
             sys.exit(CHECK_FAILED)
+        if error.filename is None and not _has_current_directory():
+            _fail("the current directory does not exist any more: change to another one", BAD_INPUT)
         _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", BAD_INPUT)
     except MemoryError:
         _fail("out of memory: use a smaller network or run, fewer chunks per NPU, or a machine with more memory", BAD_INPUT)
+
+
+def _has_current_directory() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def _fail(message: str, status: int) -> NoReturn:

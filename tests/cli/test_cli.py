@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
 import os
@@ -15,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from helpers.command import PROGRAM, answer, read_json, run, run_process
 
-from astra_tacos.cli.main import COMMANDS, cli
+from astra_tacos.cli.main import COMMANDS, cli, main
 from astra_tacos.cli.shared.command import _RARE, Command
 from astra_tacos.support.errors import ConfigError
 
@@ -377,3 +379,14 @@ def test_inspect_gives_no_figures_of_a_schedule_that_is_not_legal(tmp_path, size
 def test_without_arguments_help_that_nobody_reads_is_no_crash(tmp_path):
     done = subprocess.run(f"{shlex.join(PROGRAM)} >/dev/full", shell=True, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "standard output: No space left on device" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_current_directory_that_was_removed_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), pytest.raises(SystemExit) as left:
+        main(["network", "leaf-spine", "--output", "out"])
+    assert left.value.code == 2
+    assert printed.getvalue() == "astra-tacos: error: the current directory does not exist any more: change to another one\n"

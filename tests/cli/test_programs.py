@@ -96,6 +96,8 @@ def test_frontier(tmp_path):
     assert left.stdout == "3 chunks, 1 steps, 2 rounds: infeasible (bound); 1 steps need at least 1 rounds per chunk\n"
     assert run(f"{asking} --point 2,1,2", cwd=tmp_path).stdout.startswith("2 chunks, 1 steps, 2 rounds: feasible (solved)")
     assert run(f"{asking} --point 2,1", cwd=tmp_path).returncode == 2
+    most = run(f"{asking} --chunks 1000000", cwd=tmp_path)
+    assert (most.returncode, most.stdout) == (2, "") and "1000000 is not in the range 1<=x<=1024" in most.stderr
 
 
 def test_plans(tmp_path):

@@ -42,7 +42,9 @@ def print_check(result: dict[str, Any]) -> None:
 
 def print_tori(result: dict[str, Any]) -> None:
     """What a fit to named algorithms on tori found."""
-    rows = [("right choices", _right(result["fitted"]["all"]), "the fastest, or within 10% of it, of the times fitted")]
+    fitted = result["fitted"].get("all")
+    why = "the fastest, or within 10% of it, of the times fitted" if fitted else "no two of the algorithms compete at a size"
+    rows = [("right choices", _right(fitted) if fitted else "none", why)]
     left_out = result["left_out"].items()
     rows += [(f"without {name}", _right(own), "predicted from the others") for name, own in left_out if name[0].isdigit()]
     rows += [("left out", str(count), f"names: {why}") for why, count in result["not_described"].items()]

@@ -141,25 +141,26 @@ def read_messages(path: Path) -> tuple[Any, list[Any]]:
     ConfigError
         If the file cannot be read, or is truncated or not a Chakra trace; the message names file and byte offset.
     """
-    from google.protobuf.message import DecodeError
-
     schema = schema_module()
     file = read_file(path, 0)
-    messages: list[Any] = []
-    for offset, body in _frames(file):
-        message = schema.Node() if messages else schema.GlobalMetadata()
-        try:
-            message.ParseFromString(body)
-        except DecodeError:
-            raise ConfigError(f"{file.at(offset)}: not a Chakra message") from None
-        messages.append(message)
-    return messages[0], messages[1:]
+    frames = _frames(file)
+    metadata = _parsed(schema.GlobalMetadata, file, *next(frames))
+    return metadata, [_parsed(schema.Node, file, *frame) for frame in frames]
 
 
 def read_metadata(file: FileBytes) -> Any:
-    """The `GlobalMetadata` of a trace file that is one."""
-    _, body = next(_frames(file))
-    return schema_module().GlobalMetadata.FromString(body)
+    """The `GlobalMetadata` of a trace file; ConfigError if it begins with something else."""
+    return _parsed(schema_module().GlobalMetadata, file, *next(_frames(file)))
+
+
+def _parsed(kind: Any, file: FileBytes, offset: int, body: bytes) -> Any:
+    """A message of a trace file; ConfigError if its bytes are none."""
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(body)
+    except DecodeError:
+        raise ConfigError(f"{file.at(offset)}: not a Chakra message") from None
 
 
 def encode_messages(metadata: Any, nodes: Iterable[Any]) -> bytes:

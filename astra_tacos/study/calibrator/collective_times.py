@@ -14,6 +14,7 @@ from astra_tacos.study.calibrator.nccl_tests import (
     Placement,
     Shape,
     TestOutput,
+    check_time,
     plain_name,
     read_tests,
 )
@@ -146,10 +147,7 @@ def _time(where: str, name: str, text: str) -> float | None:
     """A time, None for none."""
     if text in ("", "N/A"):
         return None
-    value = parse_decimal(text)
-    if value is None or not 0 < value < float("inf"):
-        raise ConfigError(f"{where}: {name} is {text!r}, expected microseconds")
-    return float(value)
+    return check_time(where, name, parse_decimal(text), text)
 
 
 def _read_csv(path: Path, lines: Sequence[str], reading: Reading) -> list[CollectiveTime]:

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 
-from astra_tacos.study.calibrator.nccl_tests import PLACEMENT_NAMES, Placement, read_tests, was_checked
+from astra_tacos.study.calibrator.nccl_tests import PLACEMENT_NAMES, Placement, check_time, read_tests, was_checked
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
@@ -152,10 +152,11 @@ def _read_table(path: Path, text: str, found: dict[Placement, dict[int, float]])
         checked = [was_checked(f"{path}:{number}", fields[at]) for at in columns.wrong if at < len(fields)]
         for placement, at in columns.times:
             time = parse_decimal(fields[at]) if at < len(fields) else None
-            if time is None or not time > 0 or not all(checked):
+            if time is None or not all(checked):
                 skipped += placement is not True or len(columns.times) == 1  # nccl-tests leaves out times in place
                 continue
-            found.setdefault(columns.placement_of(fields, placement), {}).setdefault(size, float(time))
+            check_time(f"{path}:{number}", "time", time, fields[at])
+            found.setdefault(columns.placement_of(fields, placement), {}).setdefault(size, time)
     return skipped
 
 

@@ -35,6 +35,8 @@ Placement = bool | None
 
 PLACEMENT_NAMES: dict[Placement, str] = {True: "in place", False: "out of place", None: "of a placement that is not said"}
 Shape = tuple[int, int]
+TIMES_US = 1e-3, 1e12
+"""Shortest and longest time that may have been measured: a nanosecond, eleven days."""
 """Nodes, and GPUs of each."""
 
 
@@ -144,8 +146,7 @@ class TestOutput:
         if not was_checked(where, cells.get("wrong"), cells.get("error")) or time is None:
             self.missing.append(where)
             return
-        if not 0 < time < math.inf:
-            raise ConfigError(f"{where}: time is {describe(cells['time'])}, expected microseconds")
+        check_time(where, "time", time, cells["time"])
         if not size:
             self.empty += 1
             return
@@ -183,6 +184,14 @@ class _Run:
         if len(set(hosts.values())) > 1:
             raise ConfigError(f"{where}: {count} ranks on {len(hosts)} hosts, expected as many on each")
         return len(hosts), count // len(hosts)
+
+
+def check_time(where: str, name: str, time_us: float | None, found: object) -> float:
+    """A measured time that a clock and a network may give; `found` is what the file has."""
+    least, most = TIMES_US
+    if time_us is None or not least <= time_us <= most:
+        raise ConfigError(f"{where}: {name} is {describe(found)}, expected microseconds from {least:g} to {most:g}")
+    return time_us
 
 
 def was_checked(where: str, wrong: str | None, error: str | None = None) -> bool:
@@ -346,6 +355,8 @@ class _Log:
             raise ConfigError(f"{where}: column cputime, which is the CPU's time of a launch, expected time: run without -C")
         if self.names[0] != "size" or "time" not in self.names:
             raise ConfigError(f"{where}: names columns {', '.join(self.names[:6])}, expected size, count, ..., time, algbw")
+        if any(self.names[at + 1 : at + 3] != ("algbw", "busbw") for at, name in enumerate(self.names) if name == "time"):
+            raise ConfigError(f"{where}: names columns {' '.join(self.names)[:200]}, expected algbw and busbw after each time")
         only = self.titles[0] if len(self.titles) == 1 else None
         self.placements = [False, True] if self.names.count("time") == 2 else [only]
         self.titles = []

@@ -25,6 +25,7 @@ from astra_tacos.study.calibrator.machine import (
     spread_of,
     write_calibration,
 )
+from astra_tacos.study.calibrator.nccl_tests import check_time
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
@@ -137,9 +138,9 @@ def read_named(path: Path, where: Mapping[str, str]) -> list[NamedTime]:
             parse_whole(fields.get(name) or default)
             for name, default in (("size_bytes", ""), ("segment_bytes", "0"), ("ports", "1"))
         )
-        time = parse_decimal(fields["time_us"])
-        if not size or segment is None or not ports or time is None or not 0 < time < float("inf"):
+        if not size or segment is None or not ports:
             raise ConfigError(f"{line}: no measurement, expected a size in bytes and a time in us")
+        time = check_time(line, "time_us", parse_decimal(fields["time_us"]), fields["time_us"])
         found.append(NamedTime(dims, fields["collective"], fields["algorithm"], size, segment, ports, time, line))
     return found
 

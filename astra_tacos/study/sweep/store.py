@@ -91,9 +91,9 @@ class Store:
                 stale.unlink(missing_ok=True)
             known = self.directory / SWEEP_FILE
             if not known.is_file() or known.read_bytes() != sweep_file:  # the old table is not the new sweep's
-                (self.directory / TABLE_FILE).unlink(missing_ok=True)
                 with replaced_file(known) as temporary:
                     temporary.write_bytes(sweep_file)
+                    (self.directory / TABLE_FILE).unlink(missing_ok=True)
             yield
 
     def check(self) -> None:
@@ -117,12 +117,19 @@ class Store:
         """Read the stored rows of some keys and return them by key.
 
         A damaged row counts as missing, and a warning in the log names its file.
+
+        Raises
+        ------
+        ConfigError
+            If a directory has the name of a row, which no row could replace.
         """
         found = {}
         for key in keys:
             path = self._path(key)
             if not path.exists():
                 continue
+            if path.is_dir():
+                raise ConfigError(f"{path}: is a directory, expected a row of a sweep: remove it, or choose another output")
             try:
                 with one_line(path, "row of a sweep"):
                     found[key] = self._read(key)

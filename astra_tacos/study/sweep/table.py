@@ -102,8 +102,9 @@ def write_table(
         if kind in ("str", "float"):
             convert = str if kind == "str" else float
             content[column] = [None if value is None else convert(value) for value in content[column]]
-    with replaced_file(path) as temporary:
-        parquet.write_table(pa.table(content, schema=schema), temporary)
+    # Of a path pyarrow makes a URL, which takes no name that is not UTF-8.
+    with replaced_file(path) as temporary, temporary.open("wb") as sink:
+        parquet.write_table(pa.table(content, schema=schema), sink)
 
 
 def write_results(asked: Sweep, results: Iterable[tuple[Point, Outcome]], directory: Path) -> dict[str, Any]:
@@ -139,7 +140,8 @@ def read_sweep(directory: Path) -> SweepColumns:
         raise ConfigError(f"{directory}: has no {TABLE_FILE}, expected the output of `astra-tacos sweep` that has ended")
     note_input(path)
     try:
-        table = parquet.read_table(path, partitioning=None)
+        with path.open("rb") as source:
+            table = parquet.read_table(source)
         about = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)
         if about["format"] not in (ROW_FORMAT, OLD_FORMAT):
             raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.trace.node_bytes import new_metadata
+from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.importer.documents import read_documents
@@ -143,6 +144,8 @@ def _of_layers(paths: list[Path], asked: int | None, log: Log) -> _Made:
     workload = read_simai_workload(paths[0], asked)
     if workload.num_ranks < 2:
         raise ConfigError(f"{paths[0]}:1: one GPU a pipeline stage, expected 2 or more, as ASTRA-sim has no network of 1 NPU")
+    if workload.num_ranks > MAX_RANKS:
+        raise ConfigError(f"{paths[0]}: {workload.num_ranks:,} GPUs a pipeline stage, expected at most {MAX_RANKS:,}")
     if workload.pp > 1:
         what = f"the run is one of {workload.pp} pipeline stages, without messages between stages and waits for them"
         log.add(what, "the text has the layers of one stage, and SimAI simulates no pipeline either", is_assumed=True)

@@ -164,6 +164,8 @@ def _network(
             f"{source}: traces of 1 rank, expected 2 or more, as ASTRA-sim has no network of 1 NPU "
             "(--ranks N replicates the rank, as data parallelism would)"
         )
+    if num_npus > MAX_RANKS:
+        raise ConfigError(f"{source}: {num_npus:,} ranks, expected at most {MAX_RANKS:,}: --ranks says how many")
     text = network_text(num_npus)
     defaults.append(
         f"network.yml: {num_npus:,} NPUs, each connected with every other one at {DEFAULT_BANDWIDTH_GIBPS} GB/s (2^30 B/s) "

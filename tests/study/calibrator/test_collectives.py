@@ -124,10 +124,12 @@ def test_a_log(tmp_path):
 
 WRONG_LOGS = {
     HEAD.replace("#       size", "#  bytes") + ROW: ":6: names columns bytes, count, type",
+    HEAD.replace("busbw  #wrong\n", "#wrong\n") + ROW: ":6: names columns size count type redop root time",
     HEAD.replace("# Coll", "# coll") + ROW: ":8: a time before a line that names the test",
     HEAD + ROW[:40] + "\n": "has no times (times missing: 1, the first at",
     HEAD.replace("(us)", "(ms)") + ROW: ":7: times are not in us",
     HEAD + ROW.replace("12.5", "-3"): ":8: time is '-3', expected microseconds",
+    HEAD + ROW.replace("12.5", "1e-320"): ":8: time is '1e-320', expected microseconds from 0.001 to 1e+12",
     HEAD.replace("all_gather", "gather") + ROW: "has no times (times left out: 2 of gather",
     HEAD.replace("Rank ", "rank ") + ROW: ":8: no line of the log says the ranks",
     HEAD.replace("Pid 3 on node-2", "Pid 3 on node-1") + ROW: ":8: 4 ranks on 2 hosts, expected as many",
@@ -141,6 +143,7 @@ WRONG_TABLES = {
     CSV + LINE + "a,1,8,all_reduce,,8\n": ":3: has 6 fields, the first line has 8",
     CSV + "a,1,8,all_reduce,,1.5,1,1\n": ":2: size_bytes is '1.5', expected a whole number",
     CSV + "a,1,8,all_reduce,,8,fast,1\n": ":2: time_us is 'fast', expected microseconds",
+    CSV + "a,1,8,all_reduce,,8,1,1e300\n": ":2: time_inplace_us is '1e300', expected microseconds from 0.001 to 1e+12",
     CSV + "a,1,8,gossip,,8,1,1\n": ":2: collective 'gossip', expected one of all_reduce",
     CSV + "a,1,8,all_reduce,magic,8,1,1\n": ":2: algorithm 'magic', expected ring, tree, nvls",
     CSV + LINE + "b,1,8,all_reduce,,8,1,1\n": ":3: machine is b, was a: --where machine=... takes one",

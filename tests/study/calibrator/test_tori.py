@@ -78,7 +78,7 @@ def test_work_is_counted():
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("4x4,all_gather,ring,1024,", "a time in us"),
+        ("4x4,all_gather,ring,1024,", "time_us is '', expected microseconds"),
         ("4x4,all_gather,ring,0,3", "a size in bytes"),
         ("4x5,all_gather,ring,1024,3", "powers of two"),
         ("4x4,all_gather,ring,1024", "other columns"),
@@ -118,3 +118,11 @@ def test_measured_winners_of_other_shapes():
     fitted = {(2, 2, 2), (64, 64)}
     made = choices(fit_tori([row for row in rows if row.dims in fitted]), [row for row in rows if row.dims not in fitted])
     assert len(made) == 80 and sum(choice["is_right"] for choice in made) >= 64
+
+
+def test_one_algorithm_alone_is_fitted_without_choices(tmp_path):
+    rows = "".join(f"4x4,all_gather,ring,{1 << size},{3 + 2**size / 1e3}\n" for size in range(6, 22))
+    (tmp_path / "times.csv").write_text("shape,collective,algorithm,size_bytes,time_us\n" + rows)
+    made = run("calibrate times.csv --output machine", cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert "right choices  none" in made.stdout and "no two of the algorithms compete at a size" in made.stdout

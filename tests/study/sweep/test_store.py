@@ -6,11 +6,11 @@ import json
 
 import pytest
 import yaml
-from helpers.damage import ANY_BYTES, damages
+from helpers.damage import ANY_BYTES, damages, refusal
 from helpers.sweeps import collective_point
 from hypothesis import given
 
-from astra_tacos import ConfigError
+from astra_tacos import AstraTacosError, ConfigError
 from astra_tacos.study.sweep.point import STATUSES, Conditions, Outcome
 from astra_tacos.study.sweep.store import TABLE_FILE, Store
 from astra_tacos.study.sweep.table import table_columns, table_row, write_table
@@ -66,9 +66,6 @@ def test_whatever_is_no_row_counts_as_missing(tmp_path, caplog):
     file.write_bytes(b"\xff\xfe" + whole.encode())
     assert store.read([KEY]) == {}
     file.unlink()
-    file.mkdir()
-    assert store.read([KEY]) == {}
-    file.rmdir()
     caplog.clear()
     assert store.read([KEY]) == {}
     assert not caplog.messages
@@ -165,3 +162,16 @@ def test_a_table_does_not_outlive_its_sweep_file(tmp_path):
         assert table.exists()
     with Store(tmp_path).opened(b"two"):
         assert not table.exists()
+
+
+def test_a_directory_in_place_of_a_row_is_refused_before_points_are_computed(tmp_path):
+    row_file(tmp_path).mkdir(parents=True)
+    assert "is a directory, expected a row of a sweep: remove it" in refusal(Store(tmp_path).read, [KEY])
+
+
+def test_a_refused_sweep_file_leaves_the_table(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "sweep.yml").symlink_to("nothing")
+    (tmp_path / TABLE_FILE).write_bytes(b"table")
+    assert "which does not exist" in refusal(Store(tmp_path).opened(b"name: x\n").__enter__, error=AstraTacosError)
+    assert (tmp_path / TABLE_FILE).read_bytes() == b"table"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pyarrow as pa
@@ -51,6 +52,13 @@ def test_rows_are_read_back(tmp_path):
         time_cost: [10.0, null], collective: [null, null]}"""
     )
     assert {name: sweep.columns[name] for name in expected} == expected
+
+
+def test_the_name_of_a_directory_may_be_any_bytes(tmp_path):
+    folder = tmp_path / os.fsdecode(b"\xff ? # 100%")
+    folder.mkdir()
+    written(folder)
+    assert read_sweep(folder).num_rows == 2
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path):

@@ -110,6 +110,7 @@ def test_no_computation_is_lost(tmp_path_factory, rows, degrees):
         (text(ROWS[0], tp=2, ep=1, pp=4, gpus=8).replace("NPU_group: 2", "NPU_group: 1").replace("pp: 4", "pp: 8"), "one GPU a"),
         (text("a -1 0 NONE 0 0 NONE 0 0 NONE 0 0"), "no computation of a us and no collective"),
         (text(*ROWS * 60, gpus=8_192), "8,192 ranks with 360 phases each, expected at most"),
+        (text(*ROWS, gpus=1 << 24), "16,777,216 GPUs a pipeline stage, expected at most 1,000,000"),
         (HEADER.split()[0], "1 lines, expected a header"),
     ],
 )

@@ -235,3 +235,17 @@ def test_an_unknown_step_is_refused(tmp_path):
     run = RepairInputs(**RunFiles("2 * comp 0").write(tmp_path))
     with pytest.raises(ConfigError, match="'cycle', expected one of compressed-traces, "):
         repair(run, tmp_path / "out", without=["cycle"])
+
+
+def test_a_trace_that_begins_with_no_metadata_is_refused_in_one_line(tmp_path):
+    inputs = RepairInputs(**run_of("2 * comp 0").write(tmp_path))
+    trace = tmp_path / "workload/w.1.et"
+    trace.write_bytes(b"\x02\x0e\x01" + trace.read_bytes())
+    assert "w.1.et: byte 0: not a Chakra message" in refusal(repair, inputs, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_of_as_many_ranks_as_are_asked_for_has_a_limit(tmp_path):
+    trace = RunFiles("comp 0", npus=(2,)).write(tmp_path)["workload"]
+    says = refusal(lambda: repair(RepairInputs(trace), tmp_path / "out", num_ranks=1_000_000_000))
+    assert says == f"{trace}: 1,000,000,000 ranks, expected at most 1,000,000: --ranks says how many"
