@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -82,7 +81,7 @@ def make_collective(
         own = _checked_members(name, num_npus, members, root)
         place = None if root is None else own.index(root)
         among = make_collective(name, len(own), size_bytes, chunks_per_npu, place, None, num_owners, part_bytes)
-        return _of_members(among, own, num_npus)
+        return among.renumbered(np.array(own), num_npus)
     if part_bytes is not None:
         if len(part_bytes) != num_npus:
             raise ConfigError(f"{name}: found sizes of {len(part_bytes)} NPUs, expected {num_npus}")
@@ -114,19 +113,6 @@ def _checked_members(name: str, num_npus: int, found: Sequence[int], root: int |
     if root is not None and root not in members:
         raise ConfigError(f"{name}: found root {root}, expected one of the members")
     return members
-
-
-def _of_members(among: Collective, members: list[int], num_npus: int) -> Collective:
-    """A collective of as many NPUs as there are members, as one of the members among `num_npus` NPUs."""
-    npu = np.array(members, np.int32)
-    return replace(
-        among,
-        num_npus=num_npus,
-        chunk_owner=npu[among.chunk_owner],
-        root=None if among.root is None else members[among.root],
-        chunk_target=None if among.chunk_target is None else npu[among.chunk_target],
-        members=npu if len(members) < num_npus else None,
-    )
 
 
 @lru_cache(maxsize=1 << 7)  # what searches know of a cut is kept by its identity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,6 +130,28 @@ class Collective:
             return int(self.chunk_size_bytes.sum())
         is_gather = self.root is not None and bool(np.all(self.chunk_target == self.root))
         return self.size_bytes * (self.num_members if is_gather else 1)
+
+    def renumbered(self, npu: NDArray[np.integer], num_npus: int) -> Collective:
+        """The same collective among other NPUs, chunk by chunk.
+
+        Parameters
+        ----------
+        npu
+            [num_npus before], the new number of each NPU; of those that are no members, any.
+        num_npus
+            How many NPUs there are then.
+        """
+        members = npu[self.member_npus].astype(np.int32)
+        order = np.argsort(members)
+        return replace(
+            self,
+            num_npus=num_npus,
+            members=members[order] if len(members) < num_npus else None,
+            chunk_owner=npu[self.chunk_owner].astype(np.int32),
+            chunk_target=None if self.chunk_target is None else npu[self.chunk_target].astype(np.int32),
+            root=None if self.root is None else int(npu[self.root]),
+            part_bytes=None if self.part_bytes is None else self.part_bytes[np.ix_(order, order)],
+        )
 
     @property
     def bus_factor(self) -> float:

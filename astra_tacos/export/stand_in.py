@@ -29,7 +29,6 @@ from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.messages import Sends
-from astra_tacos.schedule.partial_sums import NO_NPU
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing, wire_bytes
@@ -110,9 +109,7 @@ def _in_hops(schedule: Schedule) -> Schedule:
     if not old.has_switches:
         return schedule
     topology = with_switches_forwarding(old)
-    collective = replace(
-        schedule.collective, num_npus=topology.num_npus, members=schedule.collective.member_npus.astype(np.int32)
-    )
+    collective = schedule.collective.renumbered(np.arange(old.num_npus), topology.num_npus)
     timing = compute_timing(topology, collective, "pipelined", schedule.timing.reduce_bandwidth_gbps)
     down = old.channel_down_link[sends.channel]
     through = np.flatnonzero(down != NO_LINK)
@@ -154,22 +151,18 @@ def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
     )
     channel_of_link = np.full(old.num_links, -1, np.int32)
     channel_of_link[link] = topology.channel_of_link()
-    whole = schedule.collective
-    collective = replace(
-        whole,
-        num_npus=len(device),
-        members=number[whole.member_npus].astype(np.int32),
-        chunk_owner=number[whole.chunk_owner].astype(np.int32),
-        chunk_target=None if whole.chunk_target is None else number[whole.chunk_target].astype(np.int32),
-        root=None if whole.root is None else int(number[whole.root]),
-    )
+    collective = schedule.collective.renumbered(number, len(device))
     timing = schedule.timing.of(topology, collective)
     channel = channel_of_link[old.channel_link[schedule.channel]]
-    trip, sums = schedule.trip if topology.forwarding else None, schedule.sums
-    if sums is not None:
-        sums = replace(sums, npu=np.where(sums.npu == NO_NPU, NO_NPU, number[sums.npu]).astype(np.int32))
-    columns = {"topology": topology, "collective": collective, "timing": timing, "channel": channel, "trip": trip, "sums": sums}
-    return device, replace(schedule, **columns)
+    return device, replace(
+        schedule,
+        topology=topology,
+        collective=collective,
+        timing=timing,
+        channel=channel,
+        trip=schedule.trip if topology.forwarding else None,
+        sums=None if schedule.sums is None else schedule.sums.renumbered(number),
+    )
 
 
 @dataclass(frozen=True, slots=True)

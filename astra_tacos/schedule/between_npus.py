@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,9 +42,7 @@ def between_npus(schedule: Schedule) -> Schedule:
     begins, ends = _ends_of_trips(schedule)
     src, dst = schedule.src[begins].astype(np.int64), schedule.dst[ends].astype(np.int64)
     topology = _ports(old, src, dst)
-    whole = schedule.collective
-    everyone = whole.num_members == old.num_endpoints
-    collective = replace(whole, num_npus=old.num_endpoints, members=None if everyone else whole.members)
+    collective = schedule.collective.renumbered(np.arange(old.num_npus), old.num_endpoints)
     return Schedule(
         topology,
         collective,

@@ -12,7 +12,7 @@ or ends, as an NPU, or be passed on the way, as any device that forwards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -95,6 +95,10 @@ class PartialSums:
     def num_values(self) -> int:
         """Number of values."""
         return len(self.chunk)
+
+    def renumbered(self, npu: NDArray[np.integer]) -> PartialSums:
+        """The same values among other NPUs: `npu` is the new number of each."""
+        return replace(self, npu=np.where(self.npu == NO_NPU, NO_NPU, npu[self.npu]).astype(np.int32))
 
     @cached_property
     def wholes(self) -> tuple[Ints, Ints]:

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.partial_sums import NO_NPU
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing
-from astra_tacos.support.arrays import Ints, Ints32
+from astra_tacos.support.arrays import Ints
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
 from astra_tacos.synthesizer.exchange.best import counted_ns
 from astra_tacos.synthesizer.npu_networks import NpuNetwork, network_of_pairs
@@ -94,21 +92,7 @@ def _on(stands_for: NpuNetwork, collective: Collective) -> Collective:
     count = stands_for.topology.num_npus
     place = np.empty(count, np.int32)
     place[stands_for.npu] = np.arange(count)
-    members = place[collective.member_npus] if collective.num_members < count else None
-    return _renumbered(collective, place, count, members)
-
-
-def _renumbered(collective: Collective, npu: NDArray[np.integer], num_npus: int, members: Ints32 | None) -> Collective:
-    """A collective of which each NPU has another number."""
-    target = collective.chunk_target
-    return replace(
-        collective,
-        num_npus=num_npus,
-        members=members,
-        chunk_owner=npu[collective.chunk_owner].astype(np.int32),
-        chunk_target=None if target is None else npu[target].astype(np.int32),
-        root=None if collective.root is None else int(npu[collective.root]),
-    )
+    return collective.renumbered(place, count)
 
 
 _MOST_ROUTES = 64
@@ -134,7 +118,7 @@ def over_devices(
     """
     npu = np.arange(topology.num_endpoints) if npu is None else npu
     if schedule.collective.num_chunks != collective.num_chunks:
-        collective = _renumbered(schedule.collective, npu, topology.num_npus, collective.member_npus.astype(np.int32))
+        collective = schedule.collective.renumbered(npu, topology.num_npus)
         timing = timing.of(topology, collective)
     src, dst = npu[schedule.src], npu[schedule.dst]
     first, link = DeviceRoutes(topology).find(src, dst, dst + (schedule.chunk % _MOST_ROUTES).astype(np.int64))
@@ -144,15 +128,12 @@ def over_devices(
     is_last = np.zeros(len(link), np.bool_)
     is_last[first[1:] - 1] = True
     rank = np.unique(schedule.start_ns, return_inverse=True)[1]
-    sums = schedule.sums
-    if sums is not None:
-        sums = replace(sums, npu=np.where(sums.npu == NO_NPU, NO_NPU, npu[sums.npu]).astype(np.int32))
     graph = SendGraph(
         schedule.chunk[trip],
         channel_of_link[link].astype(np.int32),
         schedule.reduces[trip] & is_last,
         rank[trip].astype(np.int32),
-        sums=sums,
+        sums=None if schedule.sums is None else schedule.sums.renumbered(npu),
         value=None if schedule.value is None else schedule.value[trip],
         trip=trip.astype(np.int32),
     )

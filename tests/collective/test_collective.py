@@ -146,6 +146,21 @@ def test_chunks_make_up_the_parts(parts, chunks):
     assert not np.any(of.chunk_size_bytes % unit)
 
 
+@given(matrices(), st.integers(0, 3), st.randoms(use_true_random=False))
+@examples(20)
+def test_renumbered_npus_keep_their_parts_however_they_are_cut(parts, others, random):
+    sent = parts - np.diag(np.diag(parts))
+    if not sent.any():
+        return
+    npu = np.array(random.sample(range(len(parts) + others), len(parts)))
+    of = make_collective("all-to-allv", len(parts), 0, 1, part_bytes=parts).renumbered(npu, len(parts) + others)
+    assert of.member_npus.tolist() == sorted(npu.tolist()) and (of.members is None) == (others == 0)
+    for each in (of, cut_into(of, 1)):
+        found = np.zeros((len(parts) + others,) * 2, np.int64)
+        np.add.at(found, (each.chunk_owner, each.chunk_target), each.chunk_size_bytes)
+        assert np.array_equal(found[np.ix_(npu, npu)], sent) and found.sum() == sent.sum()
+
+
 def test_the_oracle_counts_bytes():
     from dataclasses import replace
 
