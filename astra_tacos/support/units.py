@@ -19,6 +19,7 @@ NS_PER_S = 1_000_000_000
 NS_PER_US = 1_000
 BYTES_PER_GIB = 1 << 30
 BYTES_PER_GB = 1_000_000_000
+GIB_PER_GB = BYTES_PER_GB / BYTES_PER_GIB
 MAX_SIZE_BYTES = 1 << 53
 """Largest collective: sizes go through double precision, as in ASTRA-sim, and stay exact up to here."""
 

@@ -14,13 +14,13 @@ from helpers.peers import peers
 
 from astra_tacos.bounds.cut import bisection_gibps
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.fabric.draft import GIB_PER_GB
 from astra_tacos.network.fabric.files import read_fabric
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
 from astra_tacos.network.fabric.ns3_topology import ns3_topology_text, read_ns3_topology
 from astra_tacos.network.network_config import read_network, write_network
 from astra_tacos.network.packet_links import hops_between_npus
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import GIB_PER_GB
 
 
 def built(kind, **values):

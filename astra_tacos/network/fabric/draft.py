@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from astra_tacos.network.devices import NPU_KIND, ForwardingDevice
 from astra_tacos.network.network_config import MAX_NPUS, LinkSpec, NetworkConfig
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import GIB_PER_GB
 
-GIB_PER_GB = 1e9 / (1 << 30)
 _MOST_LINKS = 4_000_000
 
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.devices import NPU_KIND, SWITCH_KIND
-from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
+from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import (
     MAX_BANDWIDTH_GIBPS,
     MAX_LATENCY_NS,
@@ -39,6 +39,7 @@ from astra_tacos.network.partitions import nested_partitions
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, parse_decimal, read_text
+from astra_tacos.support.units import GIB_PER_GB
 
 MOST_HOSTS = 128
 LATENCY_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}

@@ -12,11 +12,12 @@ import re
 from pathlib import Path
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.fabric.draft import GIB_PER_GB, FabricDraft
+from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
 from astra_tacos.support.text_files import describe, read_text, short_number
+from astra_tacos.support.units import GIB_PER_GB
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMk]?)bps")
 _DELAY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|ms|us|ns)")

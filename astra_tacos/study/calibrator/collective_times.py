@@ -17,9 +17,10 @@ from astra_tacos.study.calibrator.nccl_tests import (
     check_time,
     plain_name,
     read_tests,
+    whole_of,
 )
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
+from astra_tacos.support.text_files import parse_decimal, read_text
 
 _NAMES = {plain_name(name): name for name in COLLECTIVES}
 _MACHINE = ("machine", "setup", "nccl", "arm", "nvls")
@@ -136,13 +137,6 @@ def _algorithm(where: str, name: str) -> str:
     return ""
 
 
-def _positive(where: str, name: str, text: str) -> int:
-    value = parse_whole(text)
-    if value is None or value < 0:
-        raise ConfigError(f"{where}: {name} is {text!r}, expected a whole number")
-    return value
-
-
 def _time(where: str, name: str, text: str) -> float | None:
     """A time, None for none."""
     if text in ("", "N/A"):
@@ -175,8 +169,8 @@ def _read_csv(path: Path, lines: Sequence[str], reading: Reading) -> list[Collec
                 raise ConfigError(f"{line}: {name} is {row[name]}, was {seen[name]}: --where {name}=... takes one")
         nodes, gpus = reading.shape or (0, 0)
         if "nodes" in row and "gpus_per_node" in row:
-            nodes, gpus = (_positive(line, name, row[name]) for name in ("nodes", "gpus_per_node"))
-        size = _positive(line, "size_bytes", row["size_bytes"])
+            nodes, gpus = (whole_of(line, name, row[name]) for name in ("nodes", "gpus_per_node"))
+        size = whole_of(line, "size_bytes", row["size_bytes"])
         kind = _collective(line, row.get("collective") or reading.collective or "")
         algorithm = _algorithm(line, row.get("algorithm", ""))
         if nodes * gpus < 2:

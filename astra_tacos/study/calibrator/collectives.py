@@ -36,7 +36,7 @@ from astra_tacos.study.calibrator.machine import (
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.own_files import one_of, read_own
-from astra_tacos.support.units import format_size
+from astra_tacos.support.units import GIB_PER_GB, format_size
 
 _LEAST_TIMES = 12
 _STARTS = 8
@@ -323,7 +323,7 @@ def _network(result: dict[str, Any], error: float) -> str:
     ):
         if size > 1:
             block, links = (COMPLETE, 1) if is_mesh else (SWITCH.name, 2)
-            dimensions.append(Dimension(block, size, round(gbps * 1e9 / (1 << 30), 6), round(step * 1e3 / links, 3)))
+            dimensions.append(Dimension(block, size, round(gbps * GIB_PER_GB, 6), round(step * 1e3 / links, 3)))
     promised = result["left_out"].get("all")
     about = f"# Fitted by astra-tacos calibrate to {result['times']} times of collectives.\n"
     if promised is not None:

@@ -35,9 +35,15 @@ Placement = bool | None
 
 PLACEMENT_NAMES: dict[Placement, str] = {True: "in place", False: "out of place", None: "of a placement that is not said"}
 Shape = tuple[int, int]
-TIMES_US = 1e-3, 1e12
-"""Shortest and longest time that may have been measured: a nanosecond, eleven days."""
 """Nodes, and GPUs of each."""
+_TIMES_US = 1e-3, 1e12
+"""Shortest and longest time that may have been measured: a nanosecond, eleven days."""
+_MOST_GPUS = 1 << 20
+"""Of a run, as many as no machine has: a product of counts above that is a mistake."""
+_MOST_HINTED = 4096
+"""Most ranks that are tried to tell which number of ranks a ratio of bandwidths would fit."""
+_OF_LAUNCH = "which is the CPU's time of a launch, expected time: run without -C"
+"""What is wrong with times of the CPU, whose column or key stands before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ class TestOutput:
 
     def add(self, test: _Run, where: str, size: int, placement: Placement, cells: Mapping[str, str | None]) -> None:
         """Take a time, with its bandwidths and the count of wrong results as they are written, or count it."""
-        if test.known is not None and test.known.collective is None:
+        if test.is_left_out:
             self.left_out[test.name] += 1
             return
         time = parse_decimal(cells["time"] or "")
@@ -166,6 +172,16 @@ class _Run:
             self.known = KnownTest(None, _once)
         self.ranks: list[tuple[int, str, str]] = []
 
+    @classmethod
+    def of_program(cls, path: str) -> _Run:
+        """The run of a program by its path: `build/all_reduce_perf_mpi`."""
+        return cls(re.sub(r"_perf(?:_mpi)?(?:\.exe)?$", "", PurePosixPath(path).name))
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether no model has what it measures."""
+        return self.known is not None and self.known.collective is None
+
     def shape(self, where: str) -> Shape | None:
         """Nodes and GPUs of each; None where no rank is listed."""
         if not self.ranks:
@@ -188,7 +204,7 @@ class _Run:
 
 def check_time(where: str, name: str, time_us: float | None, found: object) -> float:
     """A measured time that a clock and a network may give; `found` is what the file has."""
-    least, most = TIMES_US
+    least, most = _TIMES_US
     if time_us is None or not least <= time_us <= most:
         raise ConfigError(f"{where}: {name} is {describe(found)}, expected microseconds from {least:g} to {most:g}")
     return time_us
@@ -212,9 +228,6 @@ def was_checked(where: str, wrong: str | None, error: str | None = None) -> bool
     return count == 0
 
 
-_MOST_RANKS = 4096
-
-
 def _check_factor(where: str, test: KnownTest, ranks: int, algbw: str, busbw: str) -> None:
     """Refuse bandwidths, as they are rounded, whose ratio is not that of a test of so many ranks."""
     rates = parse_decimal(algbw), parse_decimal(busbw)
@@ -228,7 +241,7 @@ def _check_factor(where: str, test: KnownTest, ranks: int, algbw: str, busbw: st
         return least_bus <= test.factor(count) * most_alg and test.factor(count) * least_alg <= most_bus
 
     if not fits(ranks):
-        others = [count for count in range(2, _MOST_RANKS + 1) if fits(count)]
+        others = [count for count in range(2, _MOST_HINTED + 1) if fits(count)]
         hint = f", which fits {others[0]} ranks" if len(others) == 1 else ""
         raise ConfigError(
             f"{where}: busbw / algbw is {busbw} / {algbw}{hint}, expected {test.factor(ranks):.4g} for {test.collective} of "
@@ -328,7 +341,7 @@ class _Log:
         if _HEAD.search(content):
             self._read_head(where, content)
         elif found := _STARTING.match(content):
-            self.run = _Run(re.sub(r"_perf(?:_mpi)?(?:\.exe)?$", "", PurePosixPath(found[1]).name))
+            self.run = _Run.of_program(found[1])
         elif _CONCLUDED.match(content):
             self.run = _Run(self.output.collective)
         elif _BEGINS.match(content):
@@ -336,8 +349,7 @@ class _Log:
         elif found := _RANK.match(content):
             self.run.ranks.append((int(found[1]), found[3], found[2] or ""))
         elif found := _BOUNDS.match(content):
-            is_left_out = self.run.known is not None and self.run.known.collective is None
-            if not is_left_out and (int(found[1]) or found[2] == "FAILED"):
+            if not self.run.is_left_out and (int(found[1]) or found[2] == "FAILED"):
                 raise ConfigError(f"{where}: {found[1]} sizes have wrong results (out of bounds: {found[2]}), expected 0")
         elif _AVERAGE.match(content):
             self.output.remarks.append(f"the test says that its bandwidth is too low ({where.rpartition(':')[2]}: FAILED)")
@@ -352,7 +364,7 @@ class _Log:
     def _read_head(self, where: str, content: str) -> None:
         self.names = tuple(content.strip("# ").split())
         if "cputime" in self.names:
-            raise ConfigError(f"{where}: column cputime, which is the CPU's time of a launch, expected time: run without -C")
+            raise ConfigError(f"{where}: column cputime, {_OF_LAUNCH}")
         if self.names[0] != "size" or "time" not in self.names:
             raise ConfigError(f"{where}: names columns {', '.join(self.names[:6])}, expected size, count, ..., time, algbw")
         if any(self.names[at + 1 : at + 3] != ("algbw", "busbw") for at, name in enumerate(self.names) if name == "time"):
@@ -373,23 +385,21 @@ class _Log:
                 continue  # what a test cannot do in place
             if cells["busbw"] is None:  # the line was cut, perhaps within the time
                 cells["time"] = None
-            self.output.add(self.run, where, _whole(where, "size", fields[0]), placement, cells)
+            self.output.add(self.run, where, whole_of(where, "size", fields[0]), placement, cells)
 
 
-def _whole(where: str, name: str, text: object) -> int:
+def whole_of(where: str, name: str, text: object) -> int:
+    """A whole number, 0 or more, of a file."""
     value = parse_whole(str(text))
     if value is None or value < 0:
         raise ConfigError(f"{where}: {name} is {describe(text)}, expected a whole number")
     return value
 
 
-_MOST = 1 << 20
-
-
 def _ranks(where: str, name: str, value: object) -> int:
-    count = _whole(where, name, value)
-    if not 0 < count <= _MOST:
-        raise ConfigError(f"{where}: {name} is {count}, expected 1 to {_MOST:,}")
+    count = whole_of(where, name, value)
+    if not 0 < count <= _MOST_GPUS:
+        raise ConfigError(f"{where}: {name} is {count}, expected 1 to {_MOST_GPUS:,}")
     return count
 
 
@@ -413,35 +423,34 @@ def _cells(entry: Mapping[str, Any], **keys: str) -> dict[str, str | None]:
 def _read_nccl(output: TestOutput, where: str, value: dict[str, Any]) -> None:
     """What nccl-tests writes with --output_file: one run."""
     arguments = value.get("args") or [output.collective]
-    run = _Run(re.sub(r"_perf(?:_mpi)?$", "", PurePosixPath(str(list_value(arguments, f"{where}: args", "words")[0])).name))
+    run = _Run.of_program(str(list_value(arguments, f"{where}: args", "words")[0]))
     config = mapping_value(value.get("config", {}), f"{where}: config", "a mapping")
     each = _ranks(where, "nthreads", config.get("nthreads", 1)) * _ranks(where, "ngpus", config.get("ngpus", 1))
     _ranks(where, "GPUs of a process", each)
     devices = list_value(config.get("devices", []), f"{where}: devices", "a list of ranks")
     for at, device in enumerate(devices):  # of each process its first
         entry = mapping_value(device, f"{where}: devices[{at}]", "a mapping")
-        first = _whole(where, "rank", entry.get("rank"))
+        first = whole_of(where, "rank", entry.get("rank"))
         run.ranks += [(first + more, str(entry.get("hostname")), str(entry.get("group", ""))) for more in range(each)]
     bounds = mapping_value(value.get("out_of_bounds", {}), f"{where}: out_of_bounds", "a mapping")
-    is_left_out = run.known is not None and run.known.collective is None
-    if not is_left_out and (bounds.get("count") or str(bounds.get("okay", "true")).lower() == "false"):
+    if not run.is_left_out and (bounds.get("count") or str(bounds.get("okay", "true")).lower() == "false"):
         raise ConfigError(f"{where}: {bounds.get('count')} sizes have wrong results (out_of_bounds), expected 0")
     for at, result in enumerate(list_value(value["results"], f"{where}: results", "a list")):
         place = f"{where}: results[{at}]"
         row = mapping_value(result, place, "a mapping")
-        size = _whole(place, "size", row.get("size"))
+        size = whole_of(place, "size", row.get("size"))
         for key, placement in (("out_of_place", False), ("in_place", True)):
             if row.get(key) is None:
                 continue
             entry = mapping_value(row[key], f"{place}.{key}", "a mapping")
             if "cpu_time" in entry:
-                raise ConfigError(f"{place}.{key}: cpu_time, which is the CPU's time of a launch, expected time: run without -C")
+                raise ConfigError(f"{place}.{key}: cpu_time, {_OF_LAUNCH}")
             cells = _cells(entry, time="time", algbw="alg_bw", busbw="bus_bw", wrong="nwrong")
             output.add(run, f"{place}.{key}", size, placement, cells)
 
 
 def _read_benchmark(output: TestOutput, where: str, value: dict[str, Any]) -> None:
-    """The same of former versions: by size, without the test and its ranks."""
+    """What former versions of nccl-tests write: times by size, without the test and its ranks."""
     run = _Run(output.collective)
     for at, entry in enumerate(list_value(value["benchmark"], f"{where}: benchmark", "a list")):
         for size, row in mapping_value(entry, f"{where}: benchmark[{at}]", "a mapping").items():
@@ -451,7 +460,7 @@ def _read_benchmark(output: TestOutput, where: str, value: dict[str, Any]) -> No
                 if f"{prefix}_time" in cells:
                     keys = {"algbw": f"{prefix}_algbw", "busbw": f"{prefix}_busbw", "wrong": f"{prefix}_error"}
                     named = _cells(cells, time=f"{prefix}_time", **keys)
-                    output.add(run, place, _whole(place, "size", size), placement, named)
+                    output.add(run, place, whole_of(place, "size", size), placement, named)
 
 
 def _read_rccl(output: TestOutput, where: str, value: dict[str, Any]) -> None:
@@ -470,4 +479,4 @@ def _read_rccl(output: TestOutput, where: str, value: dict[str, Any]) -> None:
             output.remarks.append(remark)
     placement: Placement = {"0": False, "1": True}.get(str(value.get("inPlace")))
     cells = _cells(value, time="time", algbw="algBw", busbw="busBw", wrong="wrong")
-    output.add(run, where, _whole(where, "size", value.get("size")), placement, cells)
+    output.add(run, where, whole_of(where, "size", value.get("size")), placement, cells)

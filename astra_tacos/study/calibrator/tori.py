@@ -31,6 +31,7 @@ from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.own_files import read_own
 from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
+from astra_tacos.support.units import GIB_PER_GB
 
 FORMAT = "astra_tacos calibration of algorithms on tori 1"
 _COLUMNS = ("shape", "collective", "algorithm", "size_bytes", "time_us")
@@ -241,7 +242,7 @@ def calibrate_tori(
         "fitted": _shares(choices(model, rows)),
         "left_out": _shares(others),
     }
-    gibps, hop = (1e-3 / model.constants["wire"]) * 1e9 / (1 << 30), model.constants["hop"] * 1e3
+    gibps, hop = (1e-3 / model.constants["wire"]) * GIB_PER_GB, model.constants["hop"] * 1e3
     about = f"# Fitted by astra-tacos calibrate to {len(rows)} times of algorithms on tori.\n"
     networks = {dims: [Dimension(RING.name, size, round(gibps, 6), round(hop, 3)) for size in dims] for dims in shapes}
     files = {f"network_{'x'.join(map(str, dims))}.yml": about + network_yaml(sizes) for dims, sizes in networks.items()}
