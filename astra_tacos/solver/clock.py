@@ -34,7 +34,7 @@ from astra_tacos.solver.packets import MOST_PACKETS, MOST_SENDS, PacketLevel, pa
 from astra_tacos.solver.untruncated import untruncated_trace_ns
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.units import format_time
-from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions, either, link_models_of
+from astra_tacos.synthesizer.search.search_options import FASTEST, SearchOptions, link_models_of, models_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,7 @@ def timed_for(options: SearchOptions, topology: Topology, clock: Backend) -> tup
         models, reason = LINK_MODELS, f"the replay on the {clock} backend decides"
     else:
         own, reason = clock.link_model, f"schedules for the {clock} backend are timed so"
-        models, reason = ((own,), reason) if clock.models_congestion else either(topology, own, reason)
+        models, reason = ((own,), reason) if clock.models_congestion else models_for(topology, own, reason)
     return replace(options, link_model=models[0] if len(models) == 1 else FASTEST), models, reason
 
 

@@ -24,8 +24,8 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.candidate_runner import Leaderboard
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, TimedSchedule, list_candidates, timed
+from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions
 from astra_tacos.synthesizer.work import parse_budget

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 import numpy as np
 
@@ -96,8 +97,24 @@ def _ready_ns(schedule: Schedule) -> Ints:
 
 
 MAX_TRIALS = 32
-_CHEAP = 500_000
+_MOST_WORK_TO_JOIN = 500_000
 """Schedules of more work than this, in sends examined, are not joined to messages: there, latency is not what counts."""
+
+
+class Stage(IntEnum):
+    """What candidates of a search are tried for, in this order.
+
+    What is tried in one stage follows from the results of those before, and from who leads.
+    """
+
+    DOUBLED = 0
+    """First seeds of numbers of chunks that are powers of two, or of the only number."""
+    ADVISED = 1
+    """First seeds of the number of chunks that a synthesizer advises."""
+    BETWEEN = 2
+    """First seeds of other numbers of chunks."""
+    SEEDS = 3
+    """Other seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,25 +207,24 @@ class Candidate:
         return self.synthesizer, self.cut.timing.link_model
 
     @property
-    def stage(self) -> int:
-        """0 for first seeds of chunks by powers of two, 1 for those advised, 2 for those in between, 3 for other seeds.
-
-        What is tried in one stage follows from the results of those before, and from who leads.
-        """
+    def stage(self) -> Stage:
+        """When the candidate is tried."""
         if self.trial:
-            return 3
+            return Stage.SEEDS
         if self.cut.is_fixed:
-            return 0
-        return 1 if self.is_advised else 2 * is_between(self.cut.collective.chunks_per_npu)
+            return Stage.DOUBLED
+        if self.is_advised:
+            return Stage.ADVISED
+        return Stage.BETWEEN if is_between(self.cut.collective.chunks_per_npu) else Stage.DOUBLED
 
     @property
     def may_join(self) -> bool:
         """Whether its sends, of one chunk each, are joined to messages: of the fewest chunks, where latency counts most."""
-        return self.by_chunk and self.cut.is_smallest and self.trial == 0 and self.work <= _CHEAP
+        return self.by_chunk and self.cut.is_smallest and self.trial == 0 and self.work <= _MOST_WORK_TO_JOIN
 
     @property
     def bound_ns(self) -> float:
-        """It is not faster than this."""
+        """A time that its schedule does not beat."""
         return max(self.least_ns, self.cut.chunked_bound() if self.by_chunk and not self.may_join else self.cut.bound_ns)
 
     def make(self, topology: Topology) -> TimedSchedule:

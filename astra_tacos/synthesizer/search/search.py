@@ -22,8 +22,9 @@ from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_siz
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips, counts_of_whole_ns
-from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner, Leaderboard
+from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
+from astra_tacos.synthesizer.search.leaderboard import Leaderboard
 from astra_tacos.synthesizer.search.search_options import EFFORTS, THOROUGH, SearchOptions, handicaps, link_models_of
 
 MAX_CHUNKS_PER_NPU = 512

@@ -18,9 +18,9 @@ from astra_tacos.synthesizer.work import SENDS_PER_SECOND
 
 FASTEST: Literal["fastest"] = "fastest"
 """The choice of both link models: schedules of either are made, and the fastest wins."""
-_MOST = 1 << 62
+_MOST = (1 << 62) - 1
 MOST_TRIALS = 1000
-"""A work list has every seed of every number of chunks, and limits are asked for once it is there."""
+"""Most seeds of a search: its work list has all seeds of every number of chunks before a budget or a time limit counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Effort:
     Parameters
     ----------
     budget, on_graphs
-        Sends that a search of `auto` examines; and where devices forward, as linear programmes find the best schedules there.
+        Sends that a search of `auto` examines; and where devices forward: there, linear programmes find the best schedules,
+        and examine more.
     for_leader
         So many times that may be examined for the synthesizer and link model that lead.
     for_promising
@@ -218,13 +219,13 @@ class SearchOptions:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("time_limit_s", "threads")}
 
 
-def _check_whole(name: str, value: object, least: int = 1, *, may_be_none: bool = False, most: int = _MOST - 1) -> None:
+def _check_whole(name: str, value: object, least: int = 1, *, may_be_none: bool = False, most: int = _MOST) -> None:
     if value is None and may_be_none:
         return
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"{name}: found {value!r}, expected a whole number")
     if not least <= value <= most:
-        raise ConfigError(f"{name}: found {value}, expected {least} to {'2**62 - 1' if most == _MOST - 1 else f'{most:,}'}")
+        raise ConfigError(f"{name}: found {value}, expected {least} to {'2**62 - 1' if most == _MOST else f'{most:,}'}")
 
 
 def _check_number(name: str, value: object, expected: str, *, may_be_zero: bool) -> None:
@@ -236,7 +237,7 @@ def _check_number(name: str, value: object, expected: str, *, may_be_zero: bool)
 FASTEST_REASON = "ASTRA-sim's congestion-unaware model has no queues to replay here, so the faster of both models is taken"
 _HELD_REASON = "ASTRA-sim's congestion-unaware model replays held links exactly, and queues may be faster: both models are tried"
 _WORTH_QUEUES = 1.005
-"""By so much a schedule whose sends queue has to be faster than one that holds its links, where stock ASTRA-sim replays those."""
+"""By this factor, a schedule whose sends queue has to beat one that holds its links, where stock ASTRA-sim replays those."""
 
 
 def link_models_of(topology: Topology, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
@@ -254,11 +255,11 @@ def link_models_of(topology: Topology, options: SearchOptions) -> tuple[tuple[Li
     if options.link_model != "auto":
         return (options.link_model,), ""
     model, reason = choose_link_model(topology)
-    return either(topology, model, reason)
+    return models_for(topology, model, reason)
 
 
-def either(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple[LinkModel, ...], str]:
-    """A link model for which stock ASTRA-sim is chosen, and both models where that is the one that holds links.
+def models_for(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple[LinkModel, ...], str]:
+    """The link models to try for that of stock ASTRA-sim: both models where that holds links, and that alone elsewhere.
 
     A send that holds its links for its latency, too, keeps others from using them: links allow that, and stock ASTRA-sim does,
     also for its own algorithms. So schedules of both models are made and compared by the time that their links need.
