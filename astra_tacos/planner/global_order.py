@@ -1,11 +1,9 @@
-"""One order of all collectives that every rank can keep, by list scheduling.
+"""One order of all collectives that every rank can keep, and the dependencies that make all ranks keep to it.
 
 The nodes of a collective are merged into one vertex, and a receive waits for its send. A rough simulation of that graph, in which
 a collective starts only when all its members are free and ready, gives the order. No run in that order can deadlock.
 
-Dependencies to add on each rank, so that all ranks keep to one order of collectives.
-
-A rank runs one collective or send at a time, so each collective waits for the one before it. A send has to end before a
+A rank runs one collective or send at a time, so each collective is made to wait for the one before it. A send has to end before a
 collective that waits, through other ranks, for the message of the send: a rank that started the collective first would wait for
 that message, and could not send it, because the collective occupies its network slot.
 """
@@ -75,9 +73,9 @@ def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
 
 
 def match_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
-    """Rows of sends and of the matching receives: first come, first served, by tag, ends and size.
+    """Rows of sends and of the matching receives: first come, first served, among messages of one tag, ends and size.
 
-    Ranks issue messages of one kind in their `IssueOrder` here. In a run they may issue them in another order.
+    Ranks issue such messages in their `IssueOrder` here. In a run they may issue them in another order.
     """
     sides, kinds = _kinds(trace, issue)
     sent, received = (kind * (trace.num_nodes + 1) + count_before(kind) for kind in kinds)
@@ -86,10 +84,11 @@ def match_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
 
 
 def certain_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
-    """Rows of sends and of receives that end no earlier than the message of the send arrives, in whatever order messages meet.
+    """Rows of sends, and of receives that end no earlier than the message of the send arrives, in whatever order they are issued.
 
-    Of n sends of a kind, one before a chain of m others is the (n - m)-th to be issued at the latest. A receive behind a chain of
-    m others is the (m + 1)-th at the earliest, so the send that meets it is issued no earlier than the first such send.
+    Of n sends of one tag, ends and size, one before a chain of m others is the (n - m)-th to be issued at the latest. A receive
+    behind a chain of k others is the (k + 1)-th at the earliest. So the send that it meets is issued no earlier than any that is
+    the (k + 1)-th or an earlier one at the latest; the last of those counts.
     """
     from astra_tacos.planner import _order_kernels as kernels
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from astra_tacos.run.aborts import lack_statistics
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -111,8 +112,7 @@ def no_statistics(facts: Facts) -> Findings:
     Remedy: make them GPU nodes, if their timing may be that of GPU nodes.
     """
     view = facts.workload
-    where = view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE, NodeType.INVALID)
-    where |= view.rows(NodeType.COMP) & view.columns.is_cpu_op
+    where = lack_statistics(view.trace, view.columns)
     child_first, _ = view.children
     last = np.diff(child_first) == 0
     messages = _messages(facts, view)
