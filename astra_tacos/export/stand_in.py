@@ -71,36 +71,49 @@ def stand_in_of(schedule: Schedule) -> StandIn:
     """The stand-in of a schedule to which `EXPORTER` has no objection."""
     name, predicted_ns = schedule.topology.name, schedule.collective_time_ns
     device, schedule = _without_idle(_in_hops(schedule))
-    topology, sizes = schedule.topology, schedule.sizes
-    latency, count = np.unique(topology.link_latency_ns, return_counts=True)
-    most_alike = float(latency[count.argmax()])
-    reference = max(float(topology.link_bandwidth_gibps.max()), _LEAST_GIBPS)
-    rate = float(bytes_per_ns(np.array([reference]))[0])
-    link = topology.channel_link[schedule.channel[schedule.message_row]]
-    channel = schedule.channel[schedule.message_row]
-    carried = wire_bytes(topology, schedule.message_bytes, channel, schedule.timing.link_model)
-    exact_ns = carried / bytes_per_ns(topology.link_bandwidth_gibps)[link]
-    hold, delay = sizes.timing.link_hold_ns[link, sizes.size_class], sizes.timing.link_delay_ns[link, sizes.size_class]
-    best, error = np.zeros(len(link), np.int64), np.full(len(link), np.iinfo(np.int64).max)
-    for candidate in (np.rint(exact_ns * rate), np.floor(exact_ns * rate), np.ceil(exact_ns * rate)):
-        takes = np.maximum(candidate, 1.0) / rate
-        off = np.maximum(np.abs(takes.astype(np.int64) - hold), np.abs((most_alike + takes).astype(np.int64) - delay))
-        better = off < error
-        best[better], error[better] = np.maximum(candidate, 1.0)[better].astype(np.int64), off[better]
-    worst = int(error.max(initial=0))
-    shape = Dimension(FULLY_CONNECTED.name, topology.num_npus, reference, most_alike)
+    shape = _links_of(schedule.topology)
+    message_bytes, error_ns = _sizes_for_times(schedule, shape)
     note = f"every device of {name} is a rank ({RANK_MAP} says which), and sizes of messages stand for their times"
-    if worst:
-        note += f"; latencies differ, so that a hop may be up to {format_time(worst)} off"
+    if error_ns:
+        note += f"; latencies differ, so that a hop may be up to {format_time(error_ns)} off"
     if schedule.collective_time_ns != predicted_ns:
         note += "; sends hold both links of a switch at once in the schedule, and one after the other here, so times will differ"
     adding_ns = np.maximum(schedule.reduction_us * NS_PER_US, 1)
     late_ns = int(np.abs(schedule.reduction_ns - adding_ns)[schedule.reduces].max(initial=0))
     if late_ns:
         note += f"; reductions in devices take whole microseconds or 1 ns in ASTRA-sim, up to {format_time(late_ns)} off"
-    worst = max(worst, late_ns)
-    is_exact = worst == 0 and schedule.collective_time_ns == predicted_ns
-    return StandIn(device, schedule, AstraSimNetwork((shape,), CONGESTION_AWARE, is_exact, note), best, worst)
+    error_ns = max(error_ns, late_ns)
+    is_exact = error_ns == 0 and schedule.collective_time_ns == predicted_ns
+    return StandIn(device, schedule, AstraSimNetwork((shape,), CONGESTION_AWARE, is_exact, note), message_bytes, error_ns)
+
+
+def _links_of(topology: Topology) -> Dimension:
+    """The dimension whose links stand for those of a graph: as fast as its fastest one, with its most frequent latency."""
+    latency, count = np.unique(topology.link_latency_ns, return_counts=True)
+    fastest = max(float(topology.link_bandwidth_gibps.max()), _LEAST_GIBPS)
+    return Dimension(FULLY_CONNECTED.name, topology.num_npus, fastest, float(latency[count.argmax()]))
+
+
+def _sizes_for_times(schedule: Schedule, links: Dimension) -> tuple[Ints, int]:
+    """int64[num_messages], sizes that take on some links what messages take in a schedule; and how many ns they are off at most.
+
+    A size is the one of three near the exact size that is off least, in how long it holds a link and how late it arrives.
+    """
+    topology, sizes = schedule.topology, schedule.sizes
+    rate = float(bytes_per_ns(np.array([links.bandwidth_gibps]))[0])
+    channel = schedule.channel[schedule.message_row]
+    link = topology.channel_link[channel]
+    carried = wire_bytes(topology, schedule.message_bytes, channel, schedule.timing.link_model)
+    exact_bytes = carried / bytes_per_ns(topology.link_bandwidth_gibps)[link] * rate
+    hold, delay = sizes.timing.link_hold_ns[link, sizes.size_class], sizes.timing.link_delay_ns[link, sizes.size_class]
+    best, error = np.zeros(len(link), np.int64), np.full(len(link), np.iinfo(np.int64).max)
+    for candidate in (np.rint(exact_bytes), np.floor(exact_bytes), np.ceil(exact_bytes)):
+        whole = np.maximum(candidate, 1.0)
+        takes = whole / rate
+        off = np.maximum(np.abs(takes.astype(np.int64) - hold), np.abs((links.latency_ns + takes).astype(np.int64) - delay))
+        better = off < error
+        best[better], error[better] = whole[better].astype(np.int64), off[better]
+    return best, int(error.max(initial=0))
 
 
 def _in_hops(schedule: Schedule) -> Schedule:
@@ -137,7 +150,6 @@ def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
         return device, schedule
     number = np.cumsum(kept) - 1
     link = np.flatnonzero(kept[old.link_src] & kept[old.link_dst])
-    columns = {name: getattr(old, name)[link] for name in ("link_bandwidth_gibps", "link_latency_ns", "link_dimension")}
     topology = replace(
         old,
         num_npus=len(device),
@@ -147,7 +159,9 @@ def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
             each for each, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
         ),
         reducing=tuple(replace(each, device=int(number[each.device])) for each in old.reducing if kept[each.device]),
-        **columns,
+        link_bandwidth_gibps=old.link_bandwidth_gibps[link],
+        link_latency_ns=old.link_latency_ns[link],
+        link_dimension=old.link_dimension[link],
     )
     channel_of_link = np.full(old.num_links, -1, np.int32)
     channel_of_link[link] = topology.channel_of_link()
