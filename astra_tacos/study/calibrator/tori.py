@@ -25,7 +25,7 @@ from astra_tacos.study.calibrator.machine import (
     spread_of,
     write_calibration,
 )
-from astra_tacos.study.calibrator.nccl_tests import check_time
+from astra_tacos.study.calibrator.nccl_tests import check_time, whole_of
 from astra_tacos.study.calibrator.torus_work import TorusWork, work_of
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
@@ -136,11 +136,11 @@ def read_named(path: Path, where: Mapping[str, str]) -> list[NamedTime]:
         if not all(size > 1 and size & (size - 1) == 0 for size in dims):
             raise ConfigError(f"{line}: shape is {fields['shape']!r}, expected powers of two like 4x4x4")
         size, segment, ports = (
-            parse_whole(fields.get(name) or default)
+            whole_of(line, name, fields.get(name) or default)
             for name, default in (("size_bytes", ""), ("segment_bytes", "0"), ("ports", "1"))
         )
-        if not size or segment is None or not ports:
-            raise ConfigError(f"{line}: no measurement, expected a size in bytes and a time in us")
+        if not size or not ports:
+            raise ConfigError(f"{line}: size_bytes is {size} and ports is {ports}, expected 1 or more of both")
         time = check_time(line, "time_us", parse_decimal(fields["time_us"]), fields["time_us"])
         found.append(NamedTime(dims, fields["collective"], fields["algorithm"], size, segment, ports, time, line))
     return found

@@ -79,7 +79,8 @@ def test_work_is_counted():
     ("line", "why"),
     [
         ("4x4,all_gather,ring,1024,", "time_us is '', expected microseconds"),
-        ("4x4,all_gather,ring,0,3", "a size in bytes"),
+        ("4x4,all_gather,ring,0,3", "size_bytes is 0 and ports is 1, expected 1 or more of both"),
+        ("4x4,all_gather,ring,-64,3", "size_bytes is '-64', expected a whole number"),
         ("4x5,all_gather,ring,1024,3", "powers of two"),
         ("4x4,all_gather,ring,1024", "other columns"),
         ("4x4,all_gather,ring,1024,3,9", "other columns"),
