@@ -19,7 +19,6 @@ T = TypeVar("T")
 
 Whole = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62) - 1)]
 """A number of things, bytes or ns, 0 or more."""
-Positive = Annotated[int, msgspec.Meta(ge=1, le=(1 << 62) - 1)]
 Number = Whole | Annotated[float, msgspec.Meta(ge=0, le=1e18)]
 """A time, bandwidth or share, 0 or more."""
 
@@ -50,7 +49,7 @@ def read_own(path: Path, kind: type[T], writer: str) -> T:
 
 
 def decoded(content: dict[str, Any], kind: type[T], where: object, writer: str) -> T:
-    """The same of an object that was read already; `where` names its place."""
+    """What `read_own` gives, of a JSON object that was read already; `where` names the place of the object."""
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:

@@ -355,7 +355,8 @@ def test_files_of_several_hosts_are_one_network(nics, tmp_path):
     read a.xml b.xml | b.xml: a second file of NCCL, expected what joins the hosts of the files: --between 'Switch 50 GB/s 2 us'
     read a.xml --between 'Switch 50 GB/s 2 us' | a.xml has a single host
     read a.xml b.xml --between 'Ring 50 GB/s 2 us' | found 'Ring 50 GB/s 2 us', expected the bandwidth and the latency
-    read a.xml b.xml --between 'Switch 0 GB/s 2 us' | expected a bandwidth above 0
+    read a.xml b.xml --between 'Switch 0 GB/s 2 us' | found 'Switch 0 GB/s 2 us', expected 1.1e-09 to 1.1e+12 GB/s
+    read a.xml b.xml --between 'Switch 0.0000000001 GB/s 2 us' | expected 1.1e-09 to 1.1e+12 GB/s and 0 to 1e+30 ns
     read a.xml b.xml --between 'Switch fast GB/s 2 us' | found 'Switch fast GB/s 2 us', expected
     read c.xml c.xml --between 'Switch 50 GB/s 2 us' | has host 0x1, as c.xml has, expected files of different hosts
     read a.xml b.yml --between 'Switch 50 GB/s 2 us' | b.yml: found the suffix '.yml' beside an XML of NCCL

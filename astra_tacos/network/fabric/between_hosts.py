@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from astra_tacos.network.fabric.host_levels import BANDWIDTH_UNITS, LATENCY_UNITS
+from astra_tacos.network.fabric.host_levels import BANDWIDTH_UNITS, BANDWIDTHS_GBPS, LATENCY_UNITS
+from astra_tacos.network.network_config import MAX_LATENCY_NS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, parse_decimal
 
 EXAMPLE = "Switch 50 GB/s 2 us"
 _FORM = re.compile(rf"Switch +(\S+?) *({'|'.join(BANDWIDTH_UNITS)}) +(\S+?) *({'|'.join(LATENCY_UNITS)})")
-_LIMIT = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,9 @@ class BetweenHosts:
                 f"--between: found {describe(text)}, expected the bandwidth and the latency of a switch's ports, as '{EXAMPLE}'"
             )
         gbps, latency_ns = bandwidth * BANDWIDTH_UNITS[found[2]], latency * LATENCY_UNITS[found[4]]
-        if not 0 < gbps < _LIMIT or not 0 <= latency_ns < _LIMIT:
+        least, most = BANDWIDTHS_GBPS
+        if not least <= gbps <= most or not 0 <= latency_ns <= MAX_LATENCY_NS:
             raise ConfigError(
-                f"--between: found {describe(text)}, expected a bandwidth above 0 and a latency of 0 or more, below {_LIMIT:g}"
+                f"--between: found {describe(text)}, expected {least:.2g} to {most:.2g} GB/s and 0 to {MAX_LATENCY_NS:g} ns"
             )
         return cls(gbps, latency_ns)

@@ -46,8 +46,9 @@ LATENCY_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
 """Nanoseconds in each."""
 BANDWIDTH_UNITS = {"MB/s": 1e-3, "MiB/s": (1 << 20) / 1e9, "GB/s": 1.0, "GiB/s": (1 << 30) / 1e9, "Gb/s": 0.125}
 """Decimal GB/s in each."""
+BANDWIDTHS_GBPS = (MIN_BANDWIDTH_GIBPS / GIB_PER_GB, MAX_BANDWIDTH_GIBPS / GIB_PER_GB)
+"""The limits of a network."""
 _LATENCIES_NS = (1e-6, MAX_LATENCY_NS)
-_BANDWIDTHS_GBPS = (MIN_BANDWIDTH_GIBPS / GIB_PER_GB, MAX_BANDWIDTH_GIBPS / GIB_PER_GB)
 """What an entry may be: the limits of a network, and no latency that is 0 in all but name."""
 
 
@@ -96,7 +97,7 @@ def read_host_matrix(latency: Path, latency_unit: str, bandwidth: Path, bandwidt
         If a file cannot be read, is no such matrix, lacks an entry or has one out of range, or they differ in hosts.
     """
     hosts, latency_ns = _read(latency, latency_unit, LATENCY_UNITS[latency_unit], _LATENCIES_NS)
-    others, rate = _read(bandwidth, bandwidth_unit, BANDWIDTH_UNITS[bandwidth_unit], _BANDWIDTHS_GBPS)
+    others, rate = _read(bandwidth, bandwidth_unit, BANDWIDTH_UNITS[bandwidth_unit], BANDWIDTHS_GBPS)
     odd = sorted(set(hosts) ^ set(others))
     if odd:
         where = bandwidth if odd[0] in hosts else latency
