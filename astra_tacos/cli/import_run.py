@@ -106,7 +106,7 @@ def import_run(
 def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> None:
     from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
 
-    command = result.pop("command")
+    command, exactness = result.pop("command"), result.pop("exactness")
     if as_json:
         print_json(result)
         return
@@ -116,7 +116,7 @@ def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> N
         if in_blocks_ns is None
         else (("in thread blocks", format_time(in_blocks_ns), "if every thread block does one step at a time"),)
     )
-    files = file_rows(Path(result["output"]), command)
+    files = file_rows(Path(result["output"]), command, exactness)
     print_answer(synthesis_title(result), [*synthesis_summary(result), *blocks, *files])
     checks = ("checks", "program and schedule verified; the replay takes exactly the predicted time")
     print_notes(result["notes"], [*synthesis_rows(result), checks], verbose=verbose)

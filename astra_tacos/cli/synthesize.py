@@ -132,8 +132,8 @@ def synthesize(
         return
     from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
 
-    start = run.command if output is not None else ""
-    print_answer(synthesis_title(result), [*with_error(synthesis_summary(result), network.error), *file_rows(output, start)])
+    files = file_rows(output, run.command, run.exactness) if output is not None else file_rows(None, "")
+    print_answer(synthesis_title(result), [*with_error(synthesis_summary(result), network.error), *files])
     more = [("checks", solution.checked if with_checks else "not verified")]
     more += [] if sketch is None else [("sketch", sketch.describe())]
     print_notes(result["notes"], [*synthesis_rows(result), *more], verbose=verbose)

@@ -253,12 +253,15 @@ class RunDirectory(Exported):
         What `result.json` says.
     script
         The script that runs it, from the directory; "" if there is none.
+    exactness
+        Of a stand-in run, whether ASTRA-sim takes the predicted time, in words; "" of others.
     """
 
     network: AstraSimNetwork = field(kw_only=True)
     is_exact: bool = field(kw_only=True)
     result: dict[str, Any] = field(kw_only=True)
     script: str = field(kw_only=True, default=SCRIPT)
+    exactness: str = field(kw_only=True, default="")
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -413,7 +416,7 @@ def _needs_stand_in(schedule: Schedule) -> bool:
 def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | None, choices: dict[str, Any]) -> RunDirectory:
     """Write a schedule whose run is a stand-in, and that run, if there can be one."""
     from astra_tacos.export.stand_in import EXPORTER as STAND_IN_EXPORTER
-    from astra_tacos.export.stand_in import stand_in_of
+    from astra_tacos.export.stand_in import stand_in_of, write_stand_in
 
     for name, choice in choices.items():
         if choice is not None and str(choice) not in (CONGESTION_AWARE.name, PACKET.name):
@@ -430,10 +433,16 @@ def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | No
             directory, (f"no run of ASTRA-sim: {reason}",), network=network, is_exact=False, result=result, script=""
         )
     (directory / STAND_IN).mkdir()
-    notes = STAND_IN_EXPORTER.write(schedule, directory / STAND_IN).notes
-    network = stand_in_of(schedule).network
-    script = f"{STAND_IN}/{SCRIPT}"
-    return RunDirectory(directory, notes, network=network, is_exact=network.is_exact, result=result, script=script)
+    stand_in = write_stand_in(schedule, directory / STAND_IN)
+    return RunDirectory(
+        directory,
+        stand_in.notes,
+        network=stand_in_of(schedule).network,
+        is_exact=stand_in.is_exact,
+        result=result,
+        script=f"{STAND_IN}/{SCRIPT}",
+        exactness=stand_in.exactness,
+    )
 
 
 def _export_xml(schedule: Schedule, path: Path, wanted: bool | None) -> tuple[str, ...]:

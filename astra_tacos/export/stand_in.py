@@ -221,7 +221,8 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
     return None
 
 
-def _write(schedule: Schedule, directory: Path) -> StandInDirectory:
+def write_stand_in(schedule: Schedule, directory: Path) -> StandInDirectory:
+    """Write the stand-in run of a schedule into an empty directory."""
     stand_in = stand_in_of(schedule)
     about = {"stand_in": {"exact": stand_in.network.is_exact, "hop_error_ns": stand_in.error_ns}}
     prefix = write_inputs(directory, stand_in.schedule.collective, certify(schedule) | about)
@@ -250,7 +251,7 @@ EXPORTER = Exporter(
     summary="a run of stock ASTRA-sim in which every device is a rank: exact where all links have one latency",
     writes="directory",
     suffix="_stand_in",
-    write=_write,
+    write=write_stand_in,
     why_not=why_no_stand_in,
     is_own=lambda names: names <= _OWN,
 )

@@ -109,6 +109,8 @@ def test_synthesize_writes_it_beside_the_schedule(tmp_path):
     (tmp_path / "links.csv").write_text("src,dst,bandwidth,latency\n" + rows)
     (tmp_path / "f.yml").write_text("npus_count: [ 3 ]\nastra_tacos: { links: links.csv, switches: 1 }\n")
     command = "synthesize --network f.yml --collective all-gather --size 64KiB --output out"
+    told = run(f"{command} --max-sends 200", cwd=tmp_path).stdout
+    assert "  times          exact: ASTRA-sim takes the predicted time" in told
     done = run(f"{command} --max-sends 200 --json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

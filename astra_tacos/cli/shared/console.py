@@ -144,11 +144,15 @@ def plus_or_minus(error: float) -> str:
     return f"plus or minus {error:.1%}"
 
 
-def file_rows(output: Path | None, start: str) -> list[tuple[str, str, str]]:
-    """Rows of an answer that say where its files are, and how to start ASTRA-sim on them, if it can run them."""
+def file_rows(output: Path | None, start: str, exactness: str = "") -> list[tuple[str, str, str]]:
+    """Rows of an answer that say where its files are, and how to start ASTRA-sim on them, if it can run them.
+
+    `exactness` says of a stand-in run whether ASTRA-sim takes the predicted time.
+    """
     if output is None:
         return [("files", "none", "--output DIR writes the traces")]
-    return [("files", str(output), ""), *([("start", start, "")] if start else [])]
+    run = [("start", start, ""), *([("times", exactness, "")] if exactness else [])]
+    return [("files", str(output), ""), *(run if start else [])]
 
 
 def print_next(directory: Path) -> None:

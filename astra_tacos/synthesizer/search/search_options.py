@@ -207,6 +207,8 @@ class SearchOptions:
 
     def part_of_budget(self, parts: int, topology: Topology) -> SearchOptions:
         """The same for one of several searches on a network, which share the budget and what may be examined for a leader."""
+        if parts == 1:
+            return self
         most = self.budget or int(self._of_effort(topology) * EFFORTS[self.effort].for_leader)
         return replace(self, budget=max(most // parts, 1))
 
