@@ -83,4 +83,10 @@ def import_program(
     with progress("writing"):
         run = write_run_directory(schedule, output, more, backend=clock, check=False)
     notes = [*run.notes, *timed.notes, *filter(None, [candidate.note(schedule.collective)])]
-    return run.result | {"output": str(run.path), **run.figures, "notes": notes, "command": run.command, "exactness": run.exactness}
+    return run.result | {
+        "output": str(run.path),
+        **run.figures,
+        "notes": notes,
+        "command": run.command,
+        "exactness": run.exactness,
+    }
