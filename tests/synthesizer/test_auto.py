@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from functools import partial
+from random import Random
 from time import sleep
 
 import pytest
@@ -18,6 +19,7 @@ from astra_tacos.bounds import chunked_lower_bound, lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, cut_into, make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.devices import ForwardingDevice
+from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, count_work, metered
 from astra_tacos.schedule.timing import compute_timing
@@ -420,6 +422,21 @@ def four_switches(npus=8, planes=(4, 5, 5, 4)):
 def test_no_size_falls_off_on_four_switches(mib):
     """Where a schedule gets too dear for what cheaper families left of the budget, it is made nevertheless."""
     assert share_of_bound(four_switches(), "all-gather", mib * MIB) > 0.98
+
+
+GRAPHS = (
+    *("leaf-spine", "fat-tree", "rails", "dragonfly", "hxmesh"),
+    *(f"{kind} of one node" for kind in ("dgx-a100", "dgx-h100", "mi250")),
+)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_no_size_falls_off_on_graphs(name):
+    kind, _, of_one_node = name.partition(" ")
+    network = build_topology(make_fabric(kind, **({"nodes": 1} if of_one_node else {})), may_forward=True)
+    sizes = Random(name).sample(range(24, 128), 2)
+    shares = [share_of_bound(network, "all-gather", mib * MIB) for mib in sizes]
+    assert min(shares) > 0.97 and min(shares) > 0.99 * max(shares)
 
 
 MESHES = (
