@@ -75,6 +75,13 @@ def test_groups_of_routed(of):
     assert SYNTHESIZERS["direct"].why_not(TWO_LEVELS, what) == "is for all 4 NPUs, not for 2 of them"
 
 
+@pytest.mark.parametrize("size", [3000, 4096, 9001, 65_536, 1_000_003])
+def test_mixes_have_chunks_that_the_fastest_links_take(size):
+    """Links of the fabric are faster than those of the network of NPUs that stands for it."""
+    network = build_topology(make_fabric("rails", nodes=3, npus=4, rail=25.0), may_forward=True)
+    made(network, make_collective("all-reduce", network.num_npus, size, 1, None, network.endpoints), "dimension-wise")
+
+
 def test_native_algorithms_run_over_devices():
     """A ring of 4 on two leaves: each NPU sends 3 shards, and one link between leaves carries one ring neighbour's."""
     network = make_fabric("leaf-spine", leaves=2, npus=2, spines=1, bandwidth=100.0, latency=100.0)

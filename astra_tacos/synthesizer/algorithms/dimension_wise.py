@@ -45,7 +45,7 @@ def dimension_wise(topology: Topology, collective: Collective, timing: Timing, s
     SynthesisError
         If every mix has chunks that are too small for the links.
     """
-    found = _promising(topology, collective, timing, seed)
+    found = _promising(topology, topology, collective, timing, seed)
     return min(found, key=exact_time_ns if collective.num_phases < 2 else counted_ns)
 
 
@@ -59,13 +59,13 @@ def mixes_on_fabrics(fabric: Topology, npus: Topology, collective: Collective, t
     collective, timing, seed
         As for `dimension_wise`.
     """
-    return _promising(npus, collective, timing, seed)
+    return _promising(npus, fabric, collective, timing, seed)
 
 
-def _promising(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Iterator[Schedule]:
+def _promising(topology: Topology, crossed: Topology, collective: Collective, timing: Timing, seed: int) -> Iterator[Schedule]:
     if collective.num_phases < 2:
         return promising_mixes(topology, collective, timing, "dimension-wise", seed)
-    return promising_plans(topology, collective.size_bytes, timing, "dimension-wise", seed)
+    return promising_plans(topology, crossed, collective.size_bytes, timing, "dimension-wise", seed)
 
 
 def mixes_work(topology: Topology, collective: Collective) -> int:

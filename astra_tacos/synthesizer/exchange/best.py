@@ -145,13 +145,17 @@ _ESTIMATE = 10
 """Sends examined that an estimate counts as."""
 
 
-def promising_plans(topology: Topology, size_bytes: int, timing: Timing, synthesizer: str, seed: int) -> Iterator[Schedule]:
+def promising_plans(
+    topology: Topology, crossed: Topology, size_bytes: int, timing: Timing, synthesizer: str, seed: int
+) -> Iterator[Schedule]:
     """All-Reduces by the plans with the least estimated times.
 
     Parameters
     ----------
     topology
         The network.
+    crossed
+        The network whose links chunks are large enough for: the same, or a fabric that it stands for.
     size_bytes
         Of the buffer.
     timing
@@ -165,7 +169,8 @@ def promising_plans(topology: Topology, size_bytes: int, timing: Timing, synthes
         If all plans have too many values.
     """
     has_any, left = False, _MOST_ROWS
-    for plan in _promising(topology, size_bytes, timing):
+    least = 1 if timing.is_blocking else min(int(least_bytes(crossed).max()), size_bytes)
+    for plan in _promising(topology, size_bytes, timing, least):
         rows, _ = num_rows(plan, topology.num_npus)
         if has_any and rows > left:
             continue
@@ -191,10 +196,9 @@ def counted_ns(schedule: Schedule) -> float:
     return exact_ns * TRUNCATION_HANDICAP if is_truncated else exact_ns
 
 
-def _promising(topology: Topology, size_bytes: int, timing: Timing) -> list[Plan]:
-    """The plans to schedule, the one of the least estimate first."""
+def _promising(topology: Topology, size_bytes: int, timing: Timing, least: int) -> list[Plan]:
+    """The plans to schedule, the one of the least estimate first; chunks have at least so many bytes."""
     costs = Costs(topology, timing.link_model)
-    least = 1 if timing.is_blocking else min(int(least_bytes(topology).max()), size_bytes)
     estimated: list[tuple[float, int, Plan]] = []
     # All NPUs as one group, and where there are several dimensions, a level for each.
     choices = [dimension_levels(topology)] if topology.dimensions else []
