@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import Command, command
-from astra_tacos.cli.shared.console import print_answer, print_json, print_notes, progress
+from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, find_given, json_option, network_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
@@ -85,8 +85,7 @@ def export(
         about = {"schedule": str(schedule), "format": name, "output": str(written.path)}
         print_json(about | written.figures | {"notes": list(written.notes)})
         return
-    rows: list[tuple[str, ...]] = [("files", str(written.path)), *([("start", written.command)] if written.command else [])]
-    rows += [("times", written.exactness)] if written.exactness else []
+    rows = file_rows(written.path, written.command, written.exactness)
     print_answer(f"{schedule} as {exporter.summary.partition(':')[0]}", rows)
     print_notes(written.notes, verbose=verbose)
 

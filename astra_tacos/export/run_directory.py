@@ -416,7 +416,7 @@ def _needs_stand_in(schedule: Schedule) -> bool:
 def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | None, choices: dict[str, Any]) -> RunDirectory:
     """Write a schedule whose run is a stand-in, and that run, if there can be one."""
     from astra_tacos.export.stand_in import EXPORTER as STAND_IN_EXPORTER
-    from astra_tacos.export.stand_in import stand_in_of, write_stand_in
+    from astra_tacos.export.stand_in import write_stand_in
 
     for name, choice in choices.items():
         if choice is not None and str(choice) not in (CONGESTION_AWARE.name, PACKET.name):
@@ -437,8 +437,8 @@ def _write_fabric(schedule: Schedule, directory: Path, more: dict[str, Any] | No
     return RunDirectory(
         directory,
         stand_in.notes,
-        network=stand_in_of(schedule).network,
-        is_exact=stand_in.is_exact,
+        network=stand_in.network,
+        is_exact=stand_in.network.is_exact,
         result=result,
         script=f"{STAND_IN}/{SCRIPT}",
         exactness=stand_in.exactness,

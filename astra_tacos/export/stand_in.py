@@ -181,15 +181,16 @@ def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
 
 @dataclass(frozen=True, slots=True)
 class StandInDirectory(Exported):
-    """A stand-in run that was written: whether ASTRA-sim takes the predicted time, and by how much a hop may be off."""
+    """A stand-in run that was written: the network of ASTRA-sim that it is for, and by how much a hop may be off."""
 
-    is_exact: bool = field(kw_only=True)
+    network: AstraSimNetwork = field(kw_only=True)
     error_ns: int = field(kw_only=True)
 
     @property
     def figures(self) -> dict[str, Any]:
         """The backend of ASTRA-sim to run, whether it takes the predicted time, and by how much a hop may be off."""
-        return {"astra_sim_backend": CONGESTION_AWARE.name, "astra_sim_exact": self.is_exact, "hop_error_ns": self.error_ns}
+        network = self.network
+        return {"astra_sim_backend": network.backend.name, "astra_sim_exact": network.is_exact, "hop_error_ns": self.error_ns}
 
     @property
     def command(self) -> str:
@@ -199,7 +200,7 @@ class StandInDirectory(Exported):
     @property
     def exactness(self) -> str:
         """Whether ASTRA-sim takes the predicted time, else by how much a hop may be off."""
-        if self.is_exact:
+        if self.network.is_exact:
             return "exact: ASTRA-sim takes the predicted time"
         off = f"a hop may be up to {format_time(self.error_ns)} off" if self.error_ns else "sends wait for others there"
         return f"not exact: {off}"
@@ -230,7 +231,7 @@ def write_stand_in(schedule: Schedule, directory: Path) -> StandInDirectory:
     (directory / "network.yml").write_text(stand_in.network.to_yaml(), encoding="utf-8")
     write_json(directory / RANK_MAP, rank_map(schedule.topology, stand_in.device))
     write_run_script(directory, f"workload/{prefix.name}", stand_in.network.to_config(), "Replays", stand_in.network.note)
-    return StandInDirectory(directory, (stand_in.network.note,), is_exact=stand_in.network.is_exact, error_ns=stand_in.error_ns)
+    return StandInDirectory(directory, (stand_in.network.note,), network=stand_in.network, error_ns=stand_in.error_ns)
 
 
 def rank_map(topology: Topology, device: Ints) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def certain_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
     by_turn = np.argsort(due, kind="stable")
     kind = np.repeat(np.arange(num_kinds), np.diff(second))
     found = np.searchsorted(due[by_turn], kind * wide + before, side="right") - 1
-    certain = np.flatnonzero((found >= 0) & (found >= first[kind]))
+    certain = np.flatnonzero(found >= first[kind])
     return sends[by_turn[found[certain]]], receives[certain]
 
 
