@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Modules are translated to bytecode once, not by each of the hundreds of processes of the tests. Images of containers often forbid it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test pytest test-thorough docs api fuzz bench lint clean
+.PHONY: demo test check pytest record record-check mutants test-thorough docs api fuzz bench lint clean
 
 # The commands of README.md, and a page of each answer.
 demo: .venv/.installed
@@ -23,6 +23,24 @@ test: .venv/.testable
 pytest: .venv/.testable
 	$(BIN)/python tests/helpers/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# What the commands answer on fixed cases, compared with tests/recorded: 40 of them for each commit, TIER=all before a change lands.
+# `record` records all anew, once each difference has been explained in tests/recorded/changes.csv.
+TIER ?= quick
+RECORDER := PYTHONPATH=.:tests $(BIN)/python tests/helpers/recorder.py
+record-check: .venv/.testable
+	$(BIN)/python tests/helpers/compile_kernels.py
+	$(RECORDER) check --tier $(TIER)
+
+record: .venv/.testable
+	$(BIN)/python tests/helpers/compile_kernels.py
+	$(RECORDER) record
+
+# Small faults, drawn with a seed, each against the tests of its room: make mutants MUTANTS=100 SEED=1
+MUTANTS ?= 100
+SEED ?= 0
+mutants: .venv/.testable
+	PYTHONPATH=.:tests $(BIN)/python tests/helpers/mutants.py --count $(MUTANTS) --seed $(SEED)
 
 # Property tests with ten times as many examples, or as asked, and others in each run: make test-thorough EXAMPLES=100
 EXAMPLES ?= 10
