@@ -302,7 +302,7 @@ def _path(text: str | None) -> Path | None:
 def evaluate(point: Point, conditions: Conditions) -> Outcome:
     """Compute a point and return its outcome; exceptions become outcomes, too.
 
-    `Guard` enforces the limits of time and memory; this function ignores them.
+    `limits` enforces those of time and memory; this function ignores them.
     """
     begin = time.perf_counter()
     status, error, results = OK, None, {}
