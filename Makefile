@@ -69,7 +69,7 @@ lint: .venv/.testable
 	$(BIN)/mypy
 
 bench: bench-synthesis bench-quality bench-trees bench-heterogeneous bench-all_to_all bench-plan bench-optimize \
-  bench-sweep bench-replay bench-reading bench-small bench-exact bench-symmetric bench-fabrics bench-fabric_packets bench-pareto bench-unequal bench-calibrate bench-runs bench-step bench-packet bench-robust bench-windows bench-teccl bench-many_ranks bench-answer
+  bench-sweep bench-replay bench-reading bench-small bench-exact bench-symmetric bench-fabrics bench-fabric_packets bench-pareto bench-unequal bench-calibrate bench-runs bench-step bench-packet bench-teccl bench-many_ranks bench-answer
 
 bench-%: .venv/.installed
 	$(BIN)/python benchmarks/$*.py

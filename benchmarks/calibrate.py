@@ -11,7 +11,6 @@ import math
 import os
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,6 @@ from astra_tacos.study.calibrator.machine import (
     points_of,
     read_measurements,
 )
-from astra_tacos.study.calibrator.tori import NamedTime, choices, described, fit_tori, read_named
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 LEAST_BYTES = 1 << 16
@@ -66,7 +64,7 @@ def tables() -> str:
         fitted = f"{constants.launch_us:.1f} | {constants.step_us:.1f} | {constants.block_gbps:.1f} | {constants.link_gbps:.1f}"
         lines.append(f"| {protocol} | {len(own)} | {fitted} | {_text(errors)} | {_text(half)} |")
     lines.append(f"| all | {len(every)} | | | | | {_text(every)} | {_text(others)} |")
-    return "\n".join([*lines, "", *collectives(), "", *in_switches(), "", *winners(), "", *worth(), "", machine()])
+    return "\n".join([*lines, "", *collectives(), "", *in_switches(), "", *worth(), "", machine()])
 
 
 Rows = list[CollectiveTime]
@@ -155,38 +153,6 @@ def in_switches() -> list[str]:
             predicted, measured = max(PRIORS["nvls_share"][0] * ring / in_switch, 1.0), without / with_it
             lines.append(f"| {machine_name} x {gpus} | {predicted:.3f} | {measured:.3f} | {predicted / measured:.3f} |")
     return lines
-
-
-def winners() -> list[str]:
-    """Which algorithm is the fastest on tori that were not fitted."""
-    every = read_named(Path(os.environ["ASTRA_TACOS_PEERS"]) / "measured_fugaku" / "fugaku.csv", {})
-    rows, why = described(every, fit_tori(described(every)[0]).constants["wire"])
-    shapes = list(dict.fromkeys(row.point[0] for row in rows))
-    cases = [(("2x2x2", "64x64"), ("4x4x4", "32x256"))] + [(tuple(s for s in shapes if s != shape), (shape,)) for shape in shapes]
-    fastest: dict[tuple[str, str, int], NamedTime] = {}
-    for row in every:
-        if row.point not in fastest or row.time_us < fastest[row.point].time_us:
-            fastest[row.point] = row
-    head = ("fitted", "predicted", "right", "share", "slower than the fastest: median, p90, worst", "right among all names")
-    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for fitted, predicted in cases:
-        model = fit_tori([row for row in rows if row.point[0] in fitted])
-        made = choices(model, [row for row in rows if row.point[0] in predicted])
-        right = sum(choice["is_right"] for choice in made)
-        limits = [1.1 * fastest[choice["shape"], choice["collective"], choice["size_bytes"]].time_us for choice in made]
-        of_all = sum(choice["chosen_us"] <= limit for choice, limit in zip(made, limits, strict=True))
-        figures = f"{right} of {len(made)} | {right / len(made):.1%} | {_text([choice['slower'] for choice in made])}"
-        lines.append(f"| {', '.join(fitted)} | {', '.join(predicted)} | {figures} | {of_all} of {len(made)} |")
-    others = sum(f"{row.collective} {row.algorithm}" in why for row in fastest.values())
-    reasons = Counter(why.values())
-    return [
-        *lines,
-        "",
-        f"Of {len(fastest)} points (shape, collective, size) {len(choices(model, rows))} have two described algorithms or more. "
-        f"{len(rows)} of {len(every)} times are of described algorithms: {reasons['no description']} names have no description, "
-        f"{reasons['faster than its bytes allow']} are faster than their bytes allow. "
-        f"At {others} points the fastest of all is one of these names.",
-    ]
 
 
 def worth() -> list[str]:

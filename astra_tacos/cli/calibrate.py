@@ -11,11 +11,9 @@ import click
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.calibration_tables import (
     print_check,
-    print_choices,
     print_collectives,
     print_ns3,
     print_programs,
-    print_tori,
 )
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
@@ -32,9 +30,7 @@ Show = Callable[[dict[str, Any]], None]
 @click.argument("files", metavar="LOG|CSV...", type=PATH, nargs=-1, required=True)
 @click.option("--from", "least_bytes", type=SIZE, help="Smallest size that counts, for programs (64KiB) and --check.")
 @click.option("--check", "checked", type=PATH, metavar="DIR", help="Check a calibration on other times.")
-@click.option(
-    "--limit", type=click.FloatRange(min=0), help="Largest error of --check (median; share of wrong choices) in percent."
-)
+@click.option("--limit", type=click.FloatRange(min=0), help="Largest median error of --check in percent.")
 @click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Rows of CSV files that count.")
 @click.option("--collective", type=click.Choice(COLLECTIVES), help="What files measured that do not say it.")
 @click.option("--place", type=click.Choice(list(_PLACES)), help="Take only times in place, or out of place.")
@@ -58,9 +54,6 @@ def calibrate(
     Files are logs or JSON of nccl-tests or rccl-tests, or CSV with columns collective, size_bytes, time_us, nodes and
     gpus_per_node. The last two may be missing where --network says the shape, the first where --collective says it. Logs whose
     results are wrong, or that lack a rank, are refused. What is left out is counted in notes.
-
-    A CSV with columns shape (of a torus: 4x4x4), collective, algorithm, size_bytes and time_us fits which algorithm of MPI is the
-    fastest. With --check, the share of right choices is printed.
 
     An MSCCL program and its times are a pair: constants are fitted by protocol. Times are CSV with columns `size` (bytes) and
     `time` (us), or a log. Of times in place and out of place, those count that the program is for. With four programs of a
@@ -129,29 +122,17 @@ def _collectives(
     """Fit times of collectives, or check a calibration on them."""
     from astra_tacos.study.calibrator.collective_times import Reading
     from astra_tacos.study.calibrator.collectives import calibrate_collectives, check_collectives
-    from astra_tacos.study.calibrator.tori import calibrate_tori, check_tori, is_of_tori
 
     pairs = [text.partition("=") for text in where]
     if any(not equals for _, equals, _ in pairs):
         raise click.UsageError("--where takes COLUMN=VALUE.")
     values = {name: value for name, _, value in pairs}
-    of_tori = [is_of_tori(path) for path in files]
-    options = [option for option in (network_path, collective, place) if option is not None]
-    if any(of_tori) and (options or not all(of_tori)):
-        raise click.UsageError("Files with shapes of tori take no other files, and no --network, --collective and --place.")
     reading = Reading(where=values, collective=collective, place=None if place is None else _PLACES[place])
     if checked is None:
         if limit is not None or least_bytes:
             raise click.UsageError("--limit and --from are for --check and for programs.")
-        if any(of_tori):
-            return calibrate_tori(files, values, output, progress), print_tori
         return calibrate_collectives(files, network_path, reading, output, progress), print_collectives
     if output is not None or network_path is not None:
         raise click.UsageError("--output and --network are for fits: --check DIR has both.")
-    if any(of_tori):
-        result = check_tori(checked, files, values, least_bytes or 0)
-        off, show = 1 - result["share"], print_choices
-    else:
-        result = check_collectives(checked, files, reading, least_bytes or 0)
-        off, show = result["median"], print_check
-    return {**result, "limit": limit, "is_within": limit is None or off <= limit / 100}, show
+    result = check_collectives(checked, files, reading, least_bytes or 0)
+    return {**result, "limit": limit, "is_within": limit is None or result["median"] <= limit / 100}, print_check

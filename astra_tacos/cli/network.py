@@ -98,21 +98,20 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 @click.option("--latency-unit", type=click.Choice(list(LATENCY_UNITS)), required=True, help="Unit of its entries.")
 @click.option("--bandwidth", type=PATH, required=True, metavar="CSV", help="Bandwidth from row to column.")
 @click.option("--bandwidth-unit", type=click.Choice(list(BANDWIDTH_UNITS)), required=True, help="Unit of its entries.")
-@click.option("--levels", "by_levels", is_flag=True, help="Write a dimension for each level, for ASTRA-sim, in place of a graph.")
 @click.option("--algorithm", type=click.Choice(ALGORITHMS), default="ring", show_default=True, help="Order hosts for this.")
 @click.option("--size", type=SIZE, default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
 @_output_option
 @json_option
-def measured(by_levels: bool, algorithm: str, size: int, output: Path, as_json: bool, **files: Any) -> None:
+def measured(algorithm: str, size: int, output: Path, as_json: bool, **files: Any) -> None:
     """Make a network of what was measured between hosts, and put the hosts in the best order for a native algorithm.
 
     Each CSV is a matrix with names of hosts in the first line and the first column. Hosts that are closer to one another than to
-    others become a level. DIR gets hosts.csv, too: which host each NPU is.
+    others become a level, and a dimension of kind Switch. DIR gets hosts.csv, too: which host each NPU is.
     """
     from astra_tacos.network.fabric.measured import MeasuredHosts
     from astra_tacos.report.csv_table import write_table
 
-    found = MeasuredHosts.of(read_host_matrix(**files), algorithm, size, by_levels)
+    found = MeasuredHosts.of(read_host_matrix(**files), algorithm, size)
     table = io.StringIO()
     write_table(table, [("npu", "host"), *enumerate(found.hosts)])
     _write(found.network, output, found.to_json(), as_json, found.rows(), {"hosts.csv": table.getvalue()})

@@ -27,12 +27,14 @@ from astra_tacos.cli.shared.options import MEMORY, PATH, backend_option, checks_
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible
+from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
     from distributed import Client
 
     from astra_tacos.run.backend import Backend
     from astra_tacos.study.sweep.run_sweep import SweepRun
+    from astra_tacos.study.sweep.sweep_file import Sweep
 
 
 @command()
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 @backend_option(of_schedules=True)
 @checks_option
 @click.option("--retry-failed", is_flag=True, help="Recompute points that ended with an error or at a limit.")
-@click.option("--dry-run", is_flag=True, help="Count the points, try a few to estimate the time, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Count the points, tell the time that is left by those done, and write nothing.")
 @json_option
 def sweep(
     sweep_file: Path,
@@ -71,7 +73,6 @@ def sweep(
     DIR gets a file per result as soon as it is computed, and in the end sweep.parquet with a row per point. A sweep that was
     interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
-    from astra_tacos.study.sweep.estimate import estimate_sweep
     from astra_tacos.study.sweep.point import Conditions
     from astra_tacos.study.sweep.run_sweep import SweepRun, num_threads_at, open_client
     from astra_tacos.study.sweep.store import Store
@@ -91,8 +92,7 @@ def sweep(
     if dry_run:
         run = SweepRun(asked.points, store, conditions, retry_failed)
         threads = num_threads_at(address) or workers or os.cpu_count() or 1
-        with progress("trying a few points"):
-            figures, rows = estimate_sweep(asked, run, conditions, threads)
+        figures, rows = _counts(asked, run, threads)
         print_json(figures) if as_json else print_answer(str(sweep_file), rows)
         return
     begin = time.monotonic()
@@ -119,9 +119,41 @@ def sweep(
             raise click.exceptions.Exit(interrupts.exit_code)
 
 
+def _counts(asked: Sweep, run: SweepRun, workers: int) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
+    """What `--dry-run` prints: as an object, and as labels, figures and remarks."""
+    errors = [point.error for point in asked.points if point.error is not None]
+    refused = asked.num_combinations - len(asked.points)
+    num_results = len(run.outcomes) + len(run.missing)
+    seconds = run.seconds_left(workers)
+    figures = {
+        "name": asked.name,
+        "combinations": asked.num_combinations,
+        "points": len(asked.points),
+        "invalid": len(errors),
+        "results": num_results,
+        "reused": run.num_reused,
+        "workers": workers,
+        "seconds": seconds,
+    }
+    if not run.missing:
+        time_left: tuple[str, ...] = ("time", "none", "everything is computed")
+    elif seconds is None:
+        time_left = ("time", "unknown", "no point is computed yet; a sweep shows the time that is left while it runs")
+    else:
+        where = f"{workers} worker{'s'[: workers > 1]}"
+        time_left = ("time", duration(seconds), f"on {where}, by the {run.num_reused:,} results already computed")
+    rows = [
+        time_left,
+        ("points", f"{len(asked.points):,}", f"{refused:,} more are excluded by where" if refused else ""),
+        ("results", f"{num_results:,}", f"distinct, {run.num_reused:,} of them already computed"),
+        *([("invalid", f"{len(errors):,}", errors[0])] if errors else []),
+        ("axes", "", ", ".join(asked.axes) or "none"),
+    ]
+    return figures, rows
+
+
 def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrupts: Interrupts) -> None:
     """Compute what is missing, by a scheduler that is there or one of our own."""
-    from astra_tacos.study.sweep.point import synthesizers_of
     from astra_tacos.study.sweep.run_sweep import open_client
 
     if not run.missing:
@@ -130,7 +162,7 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
         compile_ahead(*ALL_SEARCHING, *ROOTED, *CHECKING, *PLANNING)
     threads = min(workers or os.cpu_count() or 1, len(run.missing))
     with contextlib.ExitStack() as stack:
-        client = remote or stack.enter_context(open_client(None, threads, synthesizers_of(run.missing.values())))
+        client = remote or stack.enter_context(open_client(None, threads))
         run.compute(client, stack.enter_context(sweep_progress(interrupts.check)))
 
 

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.exporter import Exported, Exporter, one_of, whole_number
+from astra_tacos.network.topology import NO_LINK
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace
@@ -53,7 +54,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.grouping import distinct, group_by, members_of
 from astra_tacos.support.records import Keyed
-from astra_tacos.support.units import reduction_us
+from astra_tacos.support.units import bytes_per_ns, reduction_us
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,16 +308,38 @@ def order_of_traces(
 ) -> tuple[LinkOrder, int | None]:
     """The link order of traces, and how many messages may be in flight on a link (None: as many as the schedule has).
 
-    What is asked for comes first, then what the schedule says, then the default of its timing model.
+    What is asked for comes first, then what the schedule says, then a rule (`_order_by_rule`).
     """
     if link_order is None and in_flight is None:
         link_order, in_flight = schedule.link_order, schedule.in_flight
-    return link_order or (timed_orders(schedule)[0] if in_flight is None else "window"), in_flight
+    return link_order or (_order_by_rule(schedule) if in_flight is None else "window"), in_flight
 
 
 def timed_orders(schedule: Schedule) -> tuple[LinkOrder, ...]:
-    """The orders of sends that replay as a schedule's timing model, the default first."""
+    """The orders of sends that replay as a schedule's timing model."""
     return ("serial",) if schedule.timing.is_blocking else ("window", "tokens")
+
+
+_LONG = 2.0
+"""A message is long if a link takes so many times its latency to send it; on direct links, long ones wait for arrivals."""
+
+
+def _order_by_rule(schedule: Schedule) -> LinkOrder:
+    """The order of sends that replays as a schedule's timing model and takes least where messages in flight share a link.
+
+    Tokens keep links busy with short messages, and a window through a switch waits for acknowledgements that come late. A window
+    keeps apart long messages on direct links, messages of NPUs that send unequally many, and messages on the links of a graph.
+    """
+    topology, channel = schedule.topology, schedule.channel[schedule.message_row]
+    if schedule.timing.is_blocking:
+        return "serial"
+    sent = np.bincount(topology.channel_src[channel], minlength=topology.num_npus)
+    if not topology.dimensions or sent.min() < sent.max() or not sent.any():
+        return "window"
+    link = topology.channel_link[channel]
+    wire_ns = schedule.message_bytes / bytes_per_ns(topology.link_bandwidth_gibps[link])
+    is_short = np.median(wire_ns) <= _LONG * np.median(topology.link_latency_ns[link])
+    return "tokens" if is_short or np.any(topology.channel_down_link[channel] != NO_LINK) else "window"
 
 
 def keeps_timing(schedule: Schedule, link_order: LinkOrder | None, in_flight: int | None) -> bool:

@@ -103,7 +103,7 @@ def renumbered_solution(
         native_ns = native_together_ns(case, machine)
         if solution.together_ns is not None:
             groups = case.pattern, case.size_bytes, case.groups
-            if machine.replay_together(schedule, *groups, solution.link_order) != solution.together_ns:
+            if machine.replay_together(schedule, *groups) != solution.together_ns:
                 return None
     except AstraTacosError:
         return None

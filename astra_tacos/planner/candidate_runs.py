@@ -22,7 +22,7 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.dependencies import holds_no_link
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError
 
@@ -188,7 +188,7 @@ def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[st
         else:
             trace = start.collectives[named]
             assert isinstance(trace, Trace)  # compact ones are of compact runs
-            is_same = solution.schedule is not None and is_trace_of(solution.schedule, trace, solution.link_order)
+            is_same = solution.schedule is not None and is_trace_of(solution.schedule, trace)
             own.append("same" if is_same else "other")
     return own
 
@@ -208,9 +208,9 @@ def _as_it_was(workload: Workload, number: int, solution: CaseSolution, start: R
     return solution
 
 
-def is_trace_of(schedule: Schedule, trace: Trace, link_order: LinkOrder | None = None) -> bool:
+def is_trace_of(schedule: Schedule, trace: Trace) -> bool:
     """Whether a trace equals the one that is written for a schedule, except for the first tag."""
-    other = schedule_trace(schedule, trace.prefix, link_order)
+    other = schedule_trace(schedule, trace.prefix)
     names = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "dep_first", "dep")
     if not all(np.array_equal(getattr(trace, name), getattr(other, name)) for name in names):
         return False

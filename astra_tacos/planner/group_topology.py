@@ -36,7 +36,7 @@ from astra_tacos.replayer.trace_replay import single_collective_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.system import SystemConfig
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.graph import Graph
@@ -57,7 +57,6 @@ class Machine:
         pattern: int,
         size_bytes: int,
         groups: tuple[tuple[int, ...], ...],
-        link_order: LinkOrder | None = None,
     ) -> int:
         """Nanoseconds until the last group finishes, if all start at once.
 
@@ -69,15 +68,13 @@ class Machine:
             Pattern and size of the collective.
         groups
             Ranks in ascending order; of groups that share a rank, only the first takes part.
-        link_order
-            How the traces keep the order of sends, as for `export_chakra`.
 
         Raises
         ------
         ConfigError, ReplayError
             As `replay_run` does, or if the native collective moves less than its pattern needs.
         """
-        trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name, link_order)
+        trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name)
         own = replace(self.system, roofline_enabled=False, preferred_dataset_splits=1)
         carried = carrying_type(pattern, size_bytes)
         run = single_collective_run(self.network, own, carried, size_bytes, trace, _disjoint(groups))

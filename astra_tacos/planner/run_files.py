@@ -28,7 +28,7 @@ from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunIn
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.trace import Trace, idle_trace
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import ConfigError
@@ -238,7 +238,6 @@ def write_traces(
     schedules: Mapping[str, Schedule],
     kept: Mapping[str, tuple[Path, int]],
     idle: Mapping[str, int],
-    link_orders: Mapping[str, LinkOrder | None],
 ) -> dict[str, str]:
     """Write custom traces, each in a range of tags of its own; returns their prefixes, by name.
 
@@ -254,8 +253,6 @@ def write_traces(
         Traces of the run that stay, by name: prefix, and ranks.
     idle
         Traces in which ranks do nothing, by name: how many ranks.
-    link_orders
-        How traces of schedules keep the order of sends, by name, where that is not the order of their link model.
     """
     (folder / COLLECTIVE).mkdir()
     names = sorted(schedules)
@@ -263,7 +260,7 @@ def write_traces(
     used = np.concatenate((workload.tag, *own))
     first_tags = tag_ranges(workload.prefix, used, [schedules[name].num_messages for name in names], TAGS)
     for name, first_tag in zip(names, first_tags, strict=True):
-        export_chakra(schedules[name], folder / COLLECTIVE / name, link_orders.get(name), first_tag)
+        export_chakra(schedules[name], folder / COLLECTIVE / name, first_tag=first_tag)
     for name, (prefix, num_ranks) in kept.items():
         for rank, file in enumerate(trace_files(prefix)[:num_ranks]):
             shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{rank}.et")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from astra_tacos.planner.workload import DistinctCollective
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.violation import Violation
 
@@ -39,8 +39,6 @@ class CaseSolution:
         Whether the time limit ended it, so that another machine might find something else.
     from_cache
         Whether it was found there.
-    link_order
-        How its traces keep the order of sends, as for `export_chakra`.
     keeps_custom
         Whether nodes that run a custom trace of the run's own keep it, as nothing else does their pattern.
     defects
@@ -55,7 +53,6 @@ class CaseSolution:
     was_cut_off: bool = False
     ran_out_of_time: bool = False
     from_cache: bool = False
-    link_order: LinkOrder | None = None
     keeps_custom: bool = False
     defects: tuple[str, ...] = ()
 

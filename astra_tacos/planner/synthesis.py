@@ -34,11 +34,10 @@ from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, timing_of_sizes
-from astra_tacos.solver.packet_search import search_on
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
-from astra_tacos.synthesizer.search.search import SearchResult
+from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.schedule_oracle import check, verify
 
@@ -113,7 +112,7 @@ class Task:
 
 
 def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOptions) -> list[Task]:
-    """Searches for a case: one if its prediction is exact, otherwise several, whose results are compared by replay.
+    """Searches for a case: one on its own links, several where links of views are routes, whose results are compared by replay.
 
     Raises
     ------
@@ -123,14 +122,14 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
     synthesizer, asked = options.synthesizer, options.chunks_per_npu
     chunks_per_npu = asked if isinstance(asked, int) else None
     root = (case.root or 0) if case.collective in ROOTED else None
-    needs_replay = case.needs_replay(backend)
+    is_routed = case.has_routed_links
     some = _CHUNKS if case.fabric is None else _CHUNKS_ON_FABRICS
     tasks: list[Task] = []
     for view in case.views.values():
         is_exact = not view.num_routed and not view.topology.has_switches
-        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not needs_replay else [*some, None]
+        counts: list[int | None] = [chunks_per_npu] if chunks_per_npu or not is_routed else [*some, None]
         names = [synthesizer]
-        if needs_replay and synthesizer == AUTO:
+        if is_routed and synthesizer == AUTO:
             names += [name for name in _PLAIN if case.collective in SYNTHESIZERS[name].collectives]
         for name in names:
             for count in counts:
@@ -174,7 +173,7 @@ def _sends(collective: Collective) -> int:
 
 
 _WORTH_MORE_SENDS = 0.99
-_FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool", "link_order": "link order or None"}
+_FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool"}
 """What is kept with a schedule: parameters of `CaseSolution`."""
 _MOST_NATIVE_SENDS = 400_000
 """Native collectives of about so many messages are replayed to see whether they are faster."""
@@ -366,18 +365,15 @@ class _CaseSearch:
         made = CaseSolution(schedule, is_exact=task.is_exact)
         if self.needs_replay:
             groups = self.case.pattern, self.case.size_bytes, self.case.groups
-            took = {order: self.machine.replay_together(schedule, *groups, order) for order in self.case.link_orders}
-            order = min(took, key=lambda each: took[each])
-            made = replace(made, together_ns=took[order], link_order=order)
+            made = replace(made, together_ns=self.machine.replay_together(schedule, *groups))
         if self.best is None or _is_better(schedule, made, *self.best):
             self.best = schedule, made
 
     def _legal(self, task: Task, options: SearchOptions) -> SearchResult:
         """The best result that the oracle passes: a synthesizer whose schedule it refuses is left out of another search."""
-        backend, ns3 = self.machine.backend, self.machine.network.ns3
         left_out: set[str] = set()
         while not left_out.issuperset(options.synthesizers):
-            found = search_on(backend, ns3, task.topology, task.collective, options, without=left_out)
+            found = search(task.topology, task.collective, options, without=left_out)
             violations = verify(found.schedule)
             if not violations:
                 return found

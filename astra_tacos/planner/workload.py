@@ -26,7 +26,6 @@ from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_types
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
@@ -86,16 +85,8 @@ class DistinctCollective:
         return any(view.num_routed for view in self.views.values())
 
     def needs_replay(self, backend: Backend) -> bool:
-        """Whether predictions are estimates on a network model, so that replays compare candidates."""
+        """Whether predictions are estimates on a network model, so that its replay says what a schedule takes."""
         return self.has_routed_links or not backend.is_analytical
-
-    @property
-    def link_orders(self) -> tuple[LinkOrder | None, ...]:
-        """How traces may keep the order of sends; the first is that of the link model.
-
-        On a fabric messages arrive at other times than schedules on its views say, so the others may be faster.
-        """
-        return (None,) if self.fabric is None else (None, "tokens", "none")
 
     @property
     def max_sends(self) -> int:

@@ -214,8 +214,7 @@ def write_run(
     changes = find_changes(workload, assignment, order, made.of_instance != NO_JOINT)
     (folder / WORKLOAD).mkdir()
     write_workload(workload, changes, folder / WORKLOAD / inputs.workload.name)
-    link_orders = {case.name: solution.link_order for case, solution in zip(cases, solutions, strict=True)}
-    prefixes = write_traces(folder, run.workload, schedules, kept, idle, link_orders)
+    prefixes = write_traces(folder, run.workload, schedules, kept, idle)
     per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
     keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
     write_configurations(folder, inputs, assignment.groups, per_node, run.network, keys)

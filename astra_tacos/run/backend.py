@@ -122,7 +122,7 @@ CONGESTION_UNAWARE = Backend(
 PACKET = Backend(
     name="packet",
     models_congestion=True,
-    link_model="blocking",
+    link_model="pipelined",
     binary="AstraSimNetwork",
     is_analytical=False,
 )

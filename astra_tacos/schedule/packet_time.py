@@ -15,14 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.network.ns3 import Ns3Config
-from astra_tacos.network.packet_links import PacketLinks, transmission_ns, whole_rates
+from astra_tacos.network.packet_links import PacketLinks, transmission_ns
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import addition_ns
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import class_sizes, time_by
 from astra_tacos.support.arrays import Floats, Ints
-from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
 _SIMULATED = 1024
 """Packets of a message that are timed one by one."""
@@ -205,36 +204,6 @@ def _shorter_last(links: PacketLinks, rest: Ints, packets: Ints) -> Ints:
     through, is_alone = (down != NO_LINK)[:, None], packets == 1
     slower = np.where(of_full[down] > of_full[up], saved[down], saved[up])
     return np.asarray(np.where(through, np.where(is_alone, saved[up] + saved[down], slower), saved[up]), np.int64)
-
-
-def packet_view(topology: Topology, ns3: Ns3Config) -> Topology:
-    """The network as schedules that hold links see the packet level: links that take what large messages take there.
-
-    Opposite links are taken to be in use alike.
-
-    Parameters
-    ----------
-    topology, ns3
-        The network, and how ns-3 is configured.
-    """
-    bandwidth, latency = _effective(ns3, topology.link_bandwidth_gibps, topology.link_latency_ns)
-    dimensions = topology.dimensions
-    if dimensions:
-        columns = (np.array([getattr(each, name) for each in dimensions]) for name in ("bandwidth_gibps", "latency_ns"))
-        of_dimensions = zip(*(column.tolist() for column in _effective(ns3, *columns)), strict=True)
-        pairs = zip(dimensions, of_dimensions, strict=True)
-        dimensions = tuple(replace(each, bandwidth_gibps=gibps, latency_ns=ns) for each, (gibps, ns) in pairs)
-    return replace(topology, link_bandwidth_gibps=bandwidth, link_latency_ns=latency, dimensions=dimensions)
-
-
-def _effective(ns3: Ns3Config, bandwidth_gibps: Floats, latency_ns: Floats) -> tuple[Floats, Floats]:
-    """Bandwidth in GiB/s and latency in ns of links that take for a message of any size what a large one takes."""
-    rates = whole_rates(bandwidth_gibps)
-    full, ack = _full_and_ack(rates, ns3)
-    period = np.maximum(full + ack, 1)
-    delay = np.round(latency_ns)
-    latency = np.maximum(2 * delay + ack - ack * (delay + full) / np.maximum(full, 1), 0)
-    return ns3.payload_bytes / period * (NS_PER_S / BYTES_PER_GIB), latency
 
 
 def _full_and_ack(bits_per_s: Ints, ns3: Ns3Config) -> tuple[Ints, Ints]:

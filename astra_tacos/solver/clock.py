@@ -26,11 +26,11 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend, Binary, binaries_for
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.dependencies import stops_queues
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
-from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, can_replay_blocking, timing_of_sizes
-from astra_tacos.solver.packets import MOST_PACKETS, MOST_SENDS, PacketLevel, packet_level
+from astra_tacos.schedule.timing import LinkModel, can_replay_blocking, timing_of_sizes
+from astra_tacos.solver.packets import MOST_SENDS, PacketLevel, packet_level
 from astra_tacos.solver.untruncated import untruncated_trace_ns
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.units import format_time
@@ -96,7 +96,7 @@ class ScheduleTime:
     notes: tuple[str, ...] = ()
 
 
-def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend, link_order: LinkOrder | None = None) -> ScheduleTime:
+def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend) -> ScheduleTime:
     """What the traces of a schedule take on a clock.
 
     Parameters
@@ -107,8 +107,6 @@ def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend, link_ord
         Its network, as the file has it.
     clock
         The network model.
-    link_order
-        How its traces keep the order of sends on a link (`export_chakra`); the default is the schedule's own.
 
     Raises
     ------
@@ -118,10 +116,10 @@ def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend, link_ord
     own = None if schedule.topology.forwarding else _network_file(schedule, clock)
     trace: Trace | None = None
     if schedule.num_sends <= MOST_SENDS and not schedule.topology.forwarding:
-        trace = schedule_trace(schedule, schedule.collective.name, link_order)
+        trace = schedule_trace(schedule, schedule.collective.name)
     prints = () if trace is None or own is None else _prints(trace, own)
     if not clock.is_analytical:
-        level = packet_level(schedule, network, link_order, MOST_PACKETS)
+        level = packet_level(schedule, network)
         return ScheduleTime(clock, float(level.time_ns), prints, level, (f"packet level: {level.describe()}",))
     check_clock(schedule.topology, network, clock)
     exact_ns = exact_time_ns(schedule)
@@ -133,7 +131,7 @@ def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend, link_ord
     on = network if clock.models_congestion else own
     if on is None:
         raise ConfigError(f"{network.source}: ASTRA-sim has no network that stands for it, expected --backend congestion-aware")
-    if _keeps_prediction(schedule, clock, link_order):
+    if _keeps_prediction(schedule, clock):
         return ScheduleTime(clock, exact_ns, prints)
     if trace is None:
         note = f"predicted: {schedule.num_sends:,} sends are too many to replay their traces (at most {MOST_SENDS:,})"
@@ -168,9 +166,9 @@ def check_clock(topology: Topology, network: NetworkConfig, clock: Backend) -> N
         )
 
 
-def _keeps_prediction(schedule: Schedule, clock: Backend, link_order: LinkOrder | None) -> bool:
+def _keeps_prediction(schedule: Schedule, clock: Backend) -> bool:
     """Whether traces take exactly what is predicted: each link is for one pair of NPUs, and no send comes before its turn."""
-    if stops_queues(schedule) or not keeps_timing(schedule, link_order, None):
+    if stops_queues(schedule) or not keeps_timing(schedule, None, None):
         return False
     if clock.models_congestion:
         return not schedule.topology.has_switches
@@ -204,8 +202,8 @@ def bounds_on(topology: Topology, collective: Collective, clock: Backend) -> tup
 def timed_for(options: SearchOptions, topology: Topology, clock: Backend) -> tuple[SearchOptions, tuple[LinkModel, ...], str]:
     """The options with the link models that suit a clock, these models, and why, "" where the options say it.
 
-    A clock without queues times schedules that hold links only approximately on some networks. There, and on the packet level,
-    schedules of both link models are compared.
+    A clock without queues times schedules that hold links only approximately on some networks. There schedules of both link
+    models are compared.
 
     Parameters
     ----------
@@ -216,14 +214,12 @@ def timed_for(options: SearchOptions, topology: Topology, clock: Backend) -> tup
     clock
         The network model.
     """
-    models: tuple[LinkModel, ...]
     if options.link_model != "auto":
         return options, *link_models_of(topology, options)
-    if not clock.is_analytical:
-        models, reason = LINK_MODELS, f"the replay on the {clock} backend decides"
-    else:
-        own, reason = clock.link_model, f"schedules for the {clock} backend are timed so"
-        models, reason = ((own,), reason) if clock.models_congestion else models_for(topology, own, reason)
+    models: tuple[LinkModel, ...] = (clock.link_model,)
+    reason = f"schedules for the {clock} backend are timed so"
+    if not clock.models_congestion:
+        models, reason = models_for(topology, clock.link_model, reason)
     return replace(options, link_model=models[0] if len(models) == 1 else FASTEST), models, reason
 
 

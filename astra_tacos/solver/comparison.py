@@ -17,15 +17,13 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import NATIVE, CompareRow
 from astra_tacos.run.aborts import abort_at_start
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend, Binary
-from astra_tacos.schedule.schedule import LinkOrder
 from astra_tacos.solver.clock import bounds_on, time_on, timed_for
 from astra_tacos.solver.clock_figures import figures_on
 from astra_tacos.solver.native import best_native_time
-from astra_tacos.solver.packet_search import order_for_packets, search_and_replay
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer import AUTO
-from astra_tacos.synthesizer.search.search import SearchResult, search
+from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 
 
@@ -135,16 +133,15 @@ class Comparison:
                 replace(self.options.part_of_budget(parts, self.topology), synthesizer=own), self.topology, self.clock
             )
             if program is None:
-                found, order = self._found(what, asked, math.inf if least is None or is_thorough else least)
+                found = search(self.topology, what, asked, rival_ns=math.inf if least is None or is_thorough else least)
                 schedule, searched, remark = found.schedule, found.describe(), ""
             else:
                 schedule = program.schedule(self.topology, what, models, self.options.reduce_bandwidth_gbps).schedule
-                searched, remark, order = {}, program.note(schedule.collective), None
+                searched, remark = {}, program.note(schedule.collective)
             seconds = time.perf_counter() - begin
             if self.checks:
                 check_schedule(schedule)
-            order = order_for_packets(schedule) if self.clock.is_analytical else order
-            timed = time_on(schedule, self.network, self.clock, order)
+            timed = time_on(schedule, self.network, self.clock)
         except (ConfigError, SynthesisError, ReplayError) as error:
             return replace(self._blank(size, name), refusal=str(error))
         figures = certify(schedule, ()) | searched | self._timed(size, timed.time_ns)
@@ -153,12 +150,6 @@ class Comparison:
         figures |= _printed([(each.binary, each.time_ns) for each in timed.prints])
         figures |= {"packets_ns": None if timed.level is None else timed.level.time_ns}
         return CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
-
-    def _found(self, what: Collective, options: SearchOptions, rival_ns: float) -> tuple[SearchResult, LinkOrder | None]:
-        """What a search finds, and the order of sends in its traces, None for that of the link model."""
-        if self.clock.is_analytical:
-            return search(self.topology, what, options, rival_ns=rival_ns), None
-        return search_and_replay(self.clock, self.network, self.topology, what, options)
 
     def _native_row(self, size: int) -> CompareRow:
         """The fastest of ASTRA-sim's own algorithms on the clock."""

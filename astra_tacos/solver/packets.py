@@ -11,14 +11,12 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import PACKET
 from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.packet_time import packet_time_ns
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_time
 
 MOST_PACKETS = 30_000_000
-"""Packets of a schedule that is replayed to be compared; a replay takes about 0.2 us each, for every link."""
-MOST_PACKETS_BESIDE = 2_000_000
-"""The same where nobody asked for the packet level: less than half a second."""
+"""Packets of a replay; it takes about 0.2 us each, for every link."""
 MOST_COARSE = 128
 """By so much larger packets may stand for those of ns-3."""
 MOST_SENDS = 1 << 20
@@ -62,8 +60,7 @@ class PacketLevel:
 def packet_level(
     schedule: Schedule,
     network: NetworkConfig,
-    link_order: LinkOrder | None = None,
-    most_packets: int = MOST_PACKETS_BESIDE,
+    most_packets: int = MOST_PACKETS,
 ) -> PacketLevel:
     """Replay a schedule's traces packet by packet, with larger packets where there would be too many.
 
@@ -71,8 +68,6 @@ def packet_level(
     ----------
     schedule, network
         The schedule, and its network as the file has it.
-    link_order
-        How its traces keep the order of sends on a link (`export_chakra`).
     most_packets
         About how many packets the replay may have.
 
@@ -88,8 +83,8 @@ def packet_level(
     coarse = max(math.ceil(all_packets / most_packets), 1)
     if coarse > MOST_COARSE:
         most = most_packets * MOST_COARSE
-        raise ConfigError(f"not replayed: about {all_packets:,.0f} packets are more than {most:,} (--backend packet asks for it)")
+        raise ConfigError(f"not replayed: about {all_packets:,.0f} packets are more than {most:,}, expected a smaller size")
     ns3 = network.ns3 if coarse == 1 else replace(network.ns3, payload_bytes=network.ns3.payload_bytes * coarse)
-    trace = schedule_trace(sent, schedule.collective.name, link_order)
+    trace = schedule_trace(sent, schedule.collective.name)
     time_ns = replay_trace(trace, replace(network, ns3=ns3), PACKET).collective_time_ns
     return PacketLevel(time_ns, packet_time_ns(schedule, ns3), math.ceil(all_packets / coarse), coarse)

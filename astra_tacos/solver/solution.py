@@ -18,7 +18,7 @@ from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_ru
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
-from astra_tacos.run.backend import Backend, choose_backend, is_packet_level
+from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, save_symmetric_schedule
@@ -92,8 +92,6 @@ class Request:
         return choose_backend(self.backend)
 
     def __post_init__(self) -> None:
-        if self.sketch is not None and self.replays_packets:
-            raise ConfigError(f"sketch: schedules under a sketch are not compared on the {self.backend} backend")
         if self.helpers and self.part_bytes is not None:
             raise ConfigError("helpers: all NPUs of an all-to-allv take part, expected none")
         object.__setattr__(self, "asked_bytes", self.size_bytes)
@@ -109,19 +107,9 @@ class Request:
         return {} if self.asked_bytes == self.size_bytes else {"asked_bytes": self.asked_bytes}
 
     @property
-    def replays_packets(self) -> bool:
-        """Whether schedules are made for the packet level."""
-        return is_packet_level(self.backend)
-
-    @property
     def is_plain(self) -> bool:
         """Whether all NPUs have parts of one size, and all links may be used."""
         return self.sketch is None and not self.helpers and self.part_bytes is None
-
-    @property
-    def leaves_traces_open(self) -> bool:
-        """Whether the order of sends in traces is to be chosen."""
-        return self.is_plain and not self.replays_packets and self.link_order is None and self.in_flight is None
 
     def collective_on(self, topology: Topology) -> Collective:
         """The collective on the built network, in one chunk per NPU where the search is to choose."""

@@ -1,9 +1,8 @@
 """`solve`: from a request to a verified solution. The command line, Python programs and `plan` share it.
 
 1. A schedule that is known to be optimal is taken; else a search finds the fastest one.
-2. An order of the sends in its traces is chosen: one that keeps the time of the schedule and suits packets (`order_for_packets`).
-3. The oracle and a replay check the schedule.
-4. The clock times its traces, and ASTRA-sim's own algorithms beside them.
+2. The oracle and a replay check the schedule.
+3. The clock times its traces, and ASTRA-sim's own algorithms beside them.
 
 A network that looks the same from every NPU may be too large to list all sends. `_solve_compact` then makes those of NPU 0 alone.
 """
@@ -16,11 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from astra_tacos.collective.collective import Collective
-from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.sketch import under_sketch
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.run.backend import is_packet_level
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import moved_to
 from astra_tacos.schedule.timing import wire_bytes
@@ -37,7 +36,6 @@ from astra_tacos.solver.first_use import (
 )
 from astra_tacos.solver.many_sends import check_sends, has_many_sends, is_symmetric, lists_all_sends
 from astra_tacos.solver.native import best_native_time
-from astra_tacos.solver.packet_search import order_for_packets, search_and_replay
 from astra_tacos.solver.sketch_cost import SketchCost
 from astra_tacos.solver.solution import CompactSolution, Request, Solution
 from astra_tacos.support.errors import ConfigError, VerificationError
@@ -75,7 +73,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     """
     if _is_compact(request):
         return _solve_compact(request, progress)
-    network, checks, replays_packets = request.network, request.checks, request.replays_packets
+    network, checks = request.network, request.checks
     if request.is_plain and not network.reducing and lists_all_sends(request.collective, request.options):
         check_sends(network, request.collective, request.options)
     topology = build_topology(network, may_forward=True)
@@ -90,30 +88,18 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     # Numba compiles what later steps need while earlier steps run.
     search_kernels = searching(searched, collective)
     later_kernels = (*REPLAYING, *(CHECKING if checks else ()))
-    found, link_order = None, request.link_order
-    if not replays_packets:
-        compile_ahead(*finding_optimum(searched, collective, options), later=later_kernels, progress=progress)
-        found = known_optimum(searched, collective, options)
+    compile_ahead(*finding_optimum(searched, collective, options), later=later_kernels, progress=progress)
+    found = known_optimum(searched, collective, options)
     if found is None:
         compile_ahead(*search_kernels, later=later_kernels, progress=progress)
     with ThreadPoolExecutor(1) as aside:  # native algorithms are replayed while the search runs
         native = aside.submit(best_native_time, network, collective, clock, options.reduce_bandwidth_gbps)
         if found is None:
             with progress("synthesizing") as on_progress:
-                if replays_packets:
-                    asked = clock, network, searched, collective, options, on_progress
-                    found, fastest_order = search_and_replay(*asked, link_order)
-                    link_order = link_order or (fastest_order if request.in_flight is None else None)
-                    order = order_of_traces(found.schedule, link_order)[0]
-                    reason = f"the fastest on the packet level, with link order {order}"
-                else:
-                    work_after = JUDGING + (CHECKS if checks else 0.0)
-                    found = search(searched, collective, options, on_progress, work_after=work_after)
-        if request.leaves_traces_open:
-            link_order = order_for_packets(found.schedule)
+                work_after = JUDGING + (CHECKS if checks else 0.0)
+                found = search(searched, collective, options, on_progress, work_after=work_after)
         schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
-        if (link_order, request.in_flight) != (None, None):
-            schedule = replace(schedule, link_order=link_order, in_flight=request.in_flight)
+        schedule = replace(schedule, link_order=request.link_order, in_flight=request.in_flight)
         if checks:
             with progress("verifying"):
                 check_schedule(schedule)
@@ -133,7 +119,7 @@ def _is_compact(request: Request) -> bool:
     asked = request.network, request.collective, request.options
     if not request.is_plain or not is_symmetric(*asked) or not has_many_sends(*asked):
         return False
-    if request.replays_packets:
+    if is_packet_level(request.backend):
         raise ConfigError(
             f"--backend {request.backend}: the schedule has too many sends for its messages to be timed, expected fewer NPUs"
         )

@@ -177,7 +177,9 @@ def verify_program(
         verdict = verify_trace_of(read_trace(path), unequal, topology)
     else:
         verdict = verify_trace(read_trace(path), collective, topology, root)
-    what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs, {verdict.num_messages:,} messages"
+    what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs"
+    if verdict.num_messages is not None:
+        what += f", {verdict.num_messages:,} messages"
     return Verdict(str(path), what, verdict.violations, verdict.unchecked)
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from astra_tacos.support.errors import MissingExtraError
 
 EXTRAS = {
-    "sweep": ("distributed", "psutil", "pyarrow"),
+    "sweep": ("distributed", "pebble", "psutil", "pyarrow"),
     "report": ("jinja2", "plotly"),
     "plot": ("matplotlib",),
 }

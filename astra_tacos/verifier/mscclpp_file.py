@@ -16,30 +16,13 @@ from astra_tacos.support.text_files import describe, is_whole, parse_json_object
 
 MAX_FILE_BYTES = 1 << 28
 BUFFER_NAMES = ("i", "o", "s")
-SYNC_OPS = ("signal", "wait", "rlxsignal", "rlxwait", "flush", "sem_acquire", "sem_release")
-DATA_OPS = (
-    "put",
-    "pws",
-    "pwsf",
-    "get",
-    "copy",
-    "re",
-    "res",
-    "rre",
-    "rres",
-    "ppkt",
-    "rppkt",
-    "respkt",
-    "repkt",
-    "recpkt",
-    "recspkt",
-    "cpkt",
-    "upkt",
-    "glres",
-    "gstore",
-    "gstorepkt",
-)
-_OPS = (*SYNC_OPS, *DATA_OPS, "nop", "barrier", "pipeline")
+PACKET_OPS = ("ppkt", "rppkt", "respkt", "repkt", "recpkt", "recspkt", "cpkt", "upkt", "gstorepkt")
+RELAXED_OPS = ("rlxsignal", "rlxwait")
+PORT_OPS = ("pws", "pwsf", "flush")
+"""Operations that only port channels have; others may use a port channel, too."""
+_SYNC_OPS = ("signal", "wait", "sem_acquire", "sem_release", "nop", "barrier")
+_DATA_OPS = ("put", "get", "copy", "re", "res", "rre", "rres", "glres", "gstore")
+_OPS = (*_SYNC_OPS, *_DATA_OPS, *PACKET_OPS, *RELAXED_OPS, *PORT_OPS, "pipeline")
 _COLLECTIVES = {
     "allreduce": "all-reduce",
     "allgather": "all-gather",

@@ -1,53 +1,42 @@
-"""MSCCL++ execution plans as programs, under the memory model of the executor.
+"""MSCCL++ execution plans as programs, in the order that their signals give.
 
 Threads of a block run on by themselves; `nop` and `barrier` join them. So an operation happens before another one of its thread
 block only if there is one of these between them, or if one thread executes both (the n-th channel of a signal or wait belongs to
-the n-th thread). A signal happens before the wait that it ends; relaxed ones order no writes. A put through a memory channel is
-done when its threads are; one through a port channel is on its way until a signal on the same channel arrives, and reads its
-source until it is flushed. A packet carries its own flag: a read of packets waits for it.
-
-Two graphs follow: what happens before what (`strong`), and what waits for what (`strong` and `weak`). Source: microsoft/mscclpp,
-src/core/include/execution_kernel.hpp (1f5f065).
+the n-th thread). A signal happens before the wait that it ends. Packets, relaxed signals and ports have rules of their own: plans
+with them are not proven. Source: microsoft/mscclpp, src/core/include/execution_kernel.hpp (1f5f065).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.msccl_file import Layout, buffer_begins
-from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PlanFile, PlanOp, Slice
-from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program, Region
+from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PACKET_OPS, PORT_OPS, RELAXED_OPS, PlanFile, PlanOp, Slice
+from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.violation import Violation
 
-_PACKET_SOURCES = {"respkt": 1, "repkt": 1, "recpkt": 1, "recspkt": 1, "upkt": 0, "rppkt": 0, "gstorepkt": 0}
-"""By operation: from which source on it reads packets."""
-_PACKET_TARGETS = {"ppkt": 0, "rppkt": 0, "respkt": 1, "recpkt": 1, "recspkt": 1, "cpkt": 0, "gstorepkt": 0}
-"""By operation: from which target on it writes packets."""
-_REDUCING = ("re", "res", "rre", "rres", "respkt", "repkt", "recpkt", "recspkt", "glres")
-_ONE_FOR_ONE = ("put", "pws", "pwsf", "get", "ppkt")
+_REDUCING = ("re", "res", "rre", "rres", "glres")
+_ONE_FOR_ONE = ("put", "get")
 """Operations whose n-th source goes to the n-th target."""
 _LIMITS = (("operations of a thread block", 64), ("channels of an operation", 8), ("buffers of an operation", 10))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanProgram:
-    """A plan as programs.
+    """A plan as a program.
 
     Parameters
     ----------
     program
-        With all orders: what waits for what.
-    ordered
-        With those only that order memory, and without the accesses to packets, which order themselves.
+        What happens before what.
     layout
         Its memory.
     in_order
@@ -59,7 +48,6 @@ class PlanProgram:
     """
 
     program: Program
-    ordered: Program
     layout: Layout
     in_order: list[tuple[int, int]]
     ends: list[int]
@@ -73,8 +61,7 @@ class _Nodes:
     rank: list[int] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
     actions: list[list[tuple[int, int, int, int, int]]] = field(default_factory=list)
-    strong: list[tuple[int, int]] = field(default_factory=list)
-    weak: list[tuple[int, int]] = field(default_factory=list)
+    order: list[tuple[int, int]] = field(default_factory=list)
     messages: list[tuple[tuple[int, int], tuple[int, int]]] = field(default_factory=list)
 
     def add(self, rank: int, text: str) -> int:
@@ -101,12 +88,7 @@ class _BlockState:
 
     fence: int
     since: list[int] = field(default_factory=list)
-    own: list[int] = field(default_factory=list)
-    """Of these, the data operations themselves, without their writes elsewhere."""
     of_thread: dict[int, int] = field(default_factory=dict)
-    on_port: dict[int, list[int]] = field(default_factory=dict)
-    """By port channel: nodes of puts on their way, at their targets and at their sources."""
-    unflushed: dict[int, list[int]] = field(default_factory=dict)
 
 
 class _Step(NamedTuple):
@@ -120,12 +102,16 @@ class _Step(NamedTuple):
 
 
 def why_refused(file: PlanFile) -> str | None:
-    """The construct for which the oracle has no model; None if there is none."""
+    """The construct of which the oracle does not know the order; None if there is none."""
     for where, op in _operations(file):
         if op.name == "pipeline":
             return f"{where} loops over slices of chunks, which depend on the size of the message"
-        if op.channel_type == "port" and op.name in ("ppkt", "rppkt"):
-            return f"{where} through a port channel takes packets that are packed already"
+        if op.name in PACKET_OPS:
+            return f"{where} takes packets, and no order is proven over packets"
+        if op.name in RELAXED_OPS:
+            return f"{where} is a relaxed signal, and no order is proven over relaxed signals"
+        if op.name in PORT_OPS or op.channel_type == "port":
+            return f"{where} takes a port channel, and no order is proven over ports"
         if op.name == "get" and any(a.index != b.index for a, b in zip(op.sources, op.targets, strict=False)):
             return f"{where} from another place than to, of which the executor takes one for the other"
     return None
@@ -176,7 +162,7 @@ def plan_layout(file: PlanFile) -> Layout:
     size = np.array((inputs, outputs, scratch), np.int64) * grain
     scratch_at = whole if file.in_place else int(size[0] + size[1])
     begin = buffer_begins(file.collective, num, size, part, scratch_at, in_place=file.in_place)
-    own_at = scratch_at + 2 * int(size[2])  # plain chunks, then packets
+    own_at = scratch_at + int(size[2])
     room = max(sum(_sizes(op) for block in gpu.blocks for op in block) for gpu in file.gpus)
     stride = own_at + (room + 1) * grain
     if stride * num > MAX_LOCATIONS:
@@ -190,7 +176,7 @@ def _sizes(op: PlanOp) -> int:
 
 
 def plan_program(file: PlanFile) -> PlanProgram:
-    """The programs of a plan.
+    """The program of a plan for which `why_refused` has no reason.
 
     Raises
     ------
@@ -201,7 +187,6 @@ def plan_program(file: PlanFile) -> PlanProgram:
     for rank in range(file.num_npus):
         builder.add_rank(rank)
     builder.match_signals()
-    builder.match_packets()
     return builder.finish()
 
 
@@ -211,12 +196,9 @@ class _Builder:
         self.violations: list[Violation] = []
         self.ends: list[int] = []
         self.own_free = [layout.own_at] * file.num_npus
-        self.signals: dict[tuple[int, int], list[tuple[int, bool, list[int]]]] = {}
-        self.waits: dict[tuple[int, int], list[tuple[int, bool]]] = {}
+        self.signals: dict[tuple[int, int], list[int]] = {}
+        self.waits: dict[tuple[int, int], list[int]] = {}
         self.alike: list[tuple[int, int]] = []
-        self.packet_writers: dict[int, list[int]] = {}
-        self.packet_readers: list[tuple[int, int, int]] = []
-        self.plain_scratch: set[int] = set()
 
     def add_rank(self, rank: int) -> None:
         gpu = self.file.gpus[rank]
@@ -243,20 +225,22 @@ class _Builder:
                     for thread, semaphore in enumerate(op.semaphores):
                         node = self._of_thread(state, rank, thread, where)
                         (acquires if op.name == "sem_acquire" else releases)[semaphore].append(node)
-                elif op.name in ("signal", "rlxsignal", "wait", "rlxwait", "flush"):
-                    self._add_sync(state, rank, op, where)
+                elif op.name in ("signal", "wait"):
+                    for thread, channel in enumerate(op.channels):
+                        node = self._of_thread(state, rank, thread, where)
+                        (self.signals if op.name == "signal" else self.waits).setdefault((rank, channel), []).append(node)
                 else:
                     self._add_data(state, rank, op, where)
             last = (state.fence, *state.since, *state.of_thread.values())
-            self.nodes.strong += [(node, end) for node in dict.fromkeys(last)]
+            self.nodes.order += [(node, end) for node in dict.fromkeys(last)]
         for (barrier, _), arrived in barriers.items():
             expected = arrived[0][2]
             if len(arrived) != expected or any(each[2] != expected for each in arrived):
                 text = f"gpu {rank}: barrier {barrier}: {len(arrived)} thread blocks arrive, it waits for {expected}"
                 self.violations.append(Violation("barrier-count", text, npu=rank))
             meeting = self.nodes.add(rank, f"gpu {rank}, barrier {barrier}")
-            self.nodes.strong += [(node, meeting) for node, _, _ in arrived]
-            self.nodes.strong += [(meeting, leaves) for _, leaves, _ in arrived]
+            self.nodes.order += [(node, meeting) for node, _, _ in arrived]
+            self.nodes.order += [(meeting, leaves) for _, leaves, _ in arrived]
         for semaphore, initial in enumerate(gpu.semaphores):
             self._match_semaphore(rank, semaphore, initial, releases[semaphore], acquires[semaphore])
 
@@ -267,33 +251,19 @@ class _Builder:
 
     def _join(self, state: _BlockState, rank: int, where: str) -> int:
         node = self.nodes.add(rank, where)
-        self.nodes.strong += [(before, node) for before in (state.fence, *state.since)]
-        state.fence, state.since, state.own, state.of_thread = node, [], [], {}
+        self.nodes.order += [(before, node) for before in (state.fence, *state.since)]
+        state.fence, state.since, state.of_thread = node, [], {}
         return node
 
     def _of_thread(self, state: _BlockState, rank: int, thread: int, where: str) -> int:
         """A node that one thread executes."""
         node = self.nodes.add(rank, where)
-        self.nodes.strong.append((state.of_thread.get(thread, state.fence), node))
-        self.nodes.weak += [(before, node) for before in state.own]
+        self.nodes.order.append((state.of_thread.get(thread, state.fence), node))
         state.since.append(node)
         state.of_thread[thread] = node
         return node
 
-    def _add_sync(self, state: _BlockState, rank: int, op: PlanOp, where: str) -> None:
-        for thread, channel in enumerate(op.channels):
-            node = self._of_thread(state, rank, thread, where)
-            if op.name == "flush":
-                self.nodes.strong += [(sent, node) for sent in state.unflushed.pop(channel, [])]
-            elif op.name.endswith("signal"):
-                is_relaxed = op.name == "rlxsignal" and op.channel_type == "memory"
-                arrivals = state.on_port.get(channel, []) if op.channel_type == "port" else []
-                self.signals.setdefault((rank, channel), []).append((node, is_relaxed, list(arrivals)))
-            else:
-                is_relaxed = op.name == "rlxwait" and op.channel_type == "memory"
-                self.waits.setdefault((rank, channel), []).append((node, is_relaxed))
-
-    def _place(self, rank: int, entry: Slice, op: PlanOp, where: str, *, packet: bool = False) -> tuple[int, int] | None:
+    def _place(self, rank: int, entry: Slice, op: PlanOp, where: str) -> tuple[int, int] | None:
         """First location and number of locations of a slice, None if it is past the end of its buffer."""
         layout, buffer = self.layout, BUFFER_NAMES.index(entry.buffer)
         room = self.file.gpus[rank].chunks[buffer]
@@ -301,18 +271,9 @@ class _Builder:
             text = f"{where}: chunks {entry.index} to {entry.index + entry.size - 1} of buffer {entry.buffer}, which has {room}"
             self.violations.append(Violation("chunk-range", text, npu=rank))
             return None
-        if packet and entry.buffer != "s":
-            text = f"{where}: packets in buffer {entry.buffer}, expected the scratch buffer"
-            self.violations.append(Violation("packets-outside-scratch", text, npu=rank))
-            return None
         total = entry.size * layout.grain
         first, last = total * op.part // op.num_parts, total * (op.part + 1) // op.num_parts
-        at = rank * layout.stride + int(layout.begin[rank, buffer]) + entry.index * layout.grain + first
-        if packet:
-            at += int(layout.size[2])
-        elif entry.buffer == "s":
-            self.plain_scratch.update(range(at, at + last - first))
-        return at, last - first
+        return rank * layout.stride + int(layout.begin[rank, buffer]) + entry.index * layout.grain + first, last - first
 
     def _add_data(self, state: _BlockState, rank: int, op: PlanOp, where: str) -> None:
         nodes = self.nodes
@@ -324,39 +285,33 @@ class _Builder:
             self.violations.append(Violation("size-mismatch", text, npu=rank))
             return
         node = nodes.add(rank, where)
-        nodes.strong.append((state.fence, node))
-        nodes.weak += [(before, node) for before in (*state.own, *state.of_thread.values())]
-        ends = [node]
+        nodes.order.append((state.fence, node))
+        state.since.append(node)
         step = _Step(state, rank, op, where, node)
         if op.name in _ONE_FOR_ONE:
-            for number, (source, target) in enumerate(zip(op.sources, op.targets, strict=True)):
-                ends += self._move(step, (source,), (target,), number)
+            for source, target in zip(op.sources, op.targets, strict=True):
+                self._move(step, (source,), (target,))
         else:
-            ends += self._move(step, op.sources, op.targets, 0)
-        state.since += ends
-        state.own.append(node)
+            self._move(step, op.sources, op.targets)
 
-    def _move(self, step: _Step, sources: tuple[Slice, ...], targets: tuple[Slice, ...], number: int) -> list[int]:
-        """Read all sources, add them up, and write the sum to all targets; returns the nodes of writes elsewhere."""
+    def _move(self, step: _Step, sources: tuple[Slice, ...], targets: tuple[Slice, ...]) -> None:
+        """Read all sources, add them up, and write the sum to all targets."""
         state, rank, op, where, node = step
         nodes, sizes = self.nodes, {entry.size for entry in (*sources, *targets)}
         if len(sizes) > 1:
             text = f"{where}: sources and targets of {', '.join(map(str, sorted(sizes)))} chunks, expected as many in each"
             self.violations.append(Violation("size-mismatch", text, npu=rank))
-            return []
+            return
         read: list[tuple[int, int, int]] = []  # rank, location, count
-        for at, source in enumerate(sources):
-            packet = at >= _PACKET_SOURCES.get(op.name, 1 << 30)
+        for source in sources:
             for owner in source.ranks:
-                place = self._place(owner, source, op, where, packet=packet)
+                place = self._place(owner, source, op, where)
                 if place is None:
-                    return []
+                    return
                 read.append((owner, *place))
-                if packet:
-                    self.packet_readers.append((node, *place))
         if len(read) > 1 and op.name not in _REDUCING:
             self.violations.append(Violation("size-mismatch", f"{where}: {len(read)} sources, expected one", npu=rank))
-            return []
+            return
         count = read[0][2]
         own = read[0][1]
         if not (len(read) == 1 and read[0][0] == rank):
@@ -367,69 +322,33 @@ class _Builder:
                     nodes.act(node, Action.COPY if first == 0 else Action.REDUCE, location, own, count)
                 else:
                     reader = nodes.add(owner, f"{where} reads")
-                    nodes.strong.append((state.fence, reader))
+                    nodes.order.append((state.fence, reader))
                     nodes.message(reader, location, node, own, count, own if first else None)
-        ends: list[int] = []
-        for at, target in enumerate(targets):
-            packet = at >= _PACKET_TARGETS.get(op.name, 1 << 30)
+        for target in targets:
             for owner in target.ranks:
-                place = self._place(owner, target, op, where, packet=packet)
+                place = self._place(owner, target, op, where)
                 if place is None:
-                    return ends
-                if owner == rank:
-                    if place[0] != own:
-                        nodes.act(node, Action.COPY, own, place[0], count)
-                    writer = node
-                else:
-                    writer = self._write(step, (own, count), (owner, place[0]), number, ends)
-                if packet:
-                    for location in range(place[0], place[0] + count):
-                        self.packet_writers.setdefault(location, []).append(writer)
-        return ends
-
-    def _write(self, step: _Step, source: tuple[int, int], target: tuple[int, int], number: int, ends: list[int]) -> int:
-        """A write of (location, count) into another (rank, location); returns its node there."""
-        state, rank, op, where, node = step
-        (src, count), (owner, dst), nodes = source, target, self.nodes
-        writer = nodes.add(owner, f"{where} writes")
-        if op.channel_type != "port":
-            nodes.message(node, src, writer, dst, count)
-            ends.append(writer)
-            return writer
-        if number >= len(op.channels):
-            self.violations.append(Violation("no-channel", f"{where}: no channel for target {number}", npu=rank))
-            return writer
-        channel = op.channels[number]
-        sender = nodes.add(rank, f"{where} is on its way")
-        nodes.strong.append((state.fence, sender))
-        nodes.weak.append((node, sender))
-        nodes.message(sender, src, writer, dst, count)
-        state.on_port.setdefault(channel, []).append(writer)
-        state.unflushed.setdefault(channel, []).append(sender)
-        if op.name in ("pws", "pwsf"):
-            signal = self._of_thread(state, rank, number, where)
-            self.signals.setdefault((rank, channel), []).append((signal, False, list(state.on_port[channel])))
-            if op.name == "pwsf":
-                nodes.strong += [(sent, signal) for sent in state.unflushed.pop(channel, [])]
-        return writer
+                    return
+                if owner != rank:
+                    writer = nodes.add(owner, f"{where} writes")
+                    nodes.message(node, own, writer, place[0], count)
+                    state.since.append(writer)
+                elif place[0] != own:
+                    nodes.act(node, Action.COPY, own, place[0], count)
 
     def match_signals(self) -> None:
         """Tie every wait to the signal that it waits for: the n-th of the channel's other end."""
         other = self._pair_channels()
         for key, waits in self.waits.items():
             sent = self.signals.get(other.get(key, (-1, -1)), [])
-            self.alike += pairwise(node for node, _ in waits)
-            for number, (node, is_relaxed) in enumerate(waits):
-                if number >= len(sent):
-                    text = f"{self.nodes.text[node]}: waits for signal {number + 1} of its channel, which has {len(sent)}"
-                    self.violations.append(Violation("deadlock", text, npu=key[0]))
-                    break
-                signal, was_relaxed, arrivals = sent[number]
-                kind = self.nodes.weak if is_relaxed or was_relaxed else self.nodes.strong
-                kind.append((signal, node))
-                self.nodes.strong += [(arrival, node) for arrival in arrivals]
-        for sent in self.signals.values():
-            self.alike += pairwise(node for node, _, _ in sent)
+            if len(waits) > len(sent):
+                text = (
+                    f"{self.nodes.text[waits[len(sent)]]}: waits for signal {len(sent) + 1} of its channel, which has {len(sent)}"
+                )
+                self.violations.append(Violation("deadlock", text, npu=key[0]))
+            self.nodes.order += zip(sent, waits, strict=False)
+        for ends in (*self.waits.values(), *self.signals.values()):
+            self.alike += pairwise(ends)
 
     def _pair_channels(self) -> dict[tuple[int, int], tuple[int, int]]:
         """The other end of every channel: the k-th channel to a peer belongs to the k-th of the peer back."""
@@ -450,39 +369,16 @@ class _Builder:
                 text = f"{self.nodes.text[node]}: semaphore {number} is released {len(releases)} times, expected one more"
                 self.violations.append(Violation("deadlock", text, npu=rank))
                 break
-            self.nodes.strong.append((releases[at], node))
-
-    def match_packets(self) -> None:
-        """Tie every read of packets to the one write of each."""
-        stride, scratch = self.layout.stride, int(self.layout.size[2])
-        for location, writers in self.packet_writers.items():
-            rank, text = location // stride, self.nodes.text[writers[-1]]
-            if len(writers) > 1:
-                message = f"{text}: writes packets that {self.nodes.text[writers[0]]} has written, under the same flag"
-                self.violations.append(Violation("packet-overwritten", message, npu=rank))
-        mixed = {location - scratch for location in self.packet_writers} & self.plain_scratch
-        if mixed:
-            at = min(mixed)
-            text = f"gpu {at // stride}: scratch chunk {(at % stride - self.layout.scratch_at) // self.layout.grain}"
-            self.violations.append(Violation("packets-and-data", f"{text}: used for packets and for data", npu=at // stride))
-        for node, first, count in self.packet_readers:
-            found = {writer for at in range(first, first + count) for writer in self.packet_writers.get(at, [-1])}
-            if -1 in found:
-                text = f"{self.nodes.text[node]}: waits for packets that nobody writes"
-                self.violations.append(Violation("deadlock", text, npu=self.nodes.rank[node]))
-            self.nodes.weak += [(writer, node) for writer in sorted(found - {-1, node})]
+            self.nodes.order.append((releases[at], node))
 
     def finish(self) -> PlanProgram:
-        """Both programs."""
+        """The plan with its whole order."""
         nodes, layout = self.nodes, self.layout
         count = [len(actions) for actions in nodes.actions]
         first = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
         rows = np.array([action for actions in nodes.actions for action in actions], np.int64).reshape(-1, 5)
         ends = np.array([(first[a] + b, first[c] + d) for (a, b), (c, d) in nodes.messages], np.int64).reshape(-1, 2)
-        packed = layout.scratch_at + int(layout.size[2])
-        *plain_regions, own = layout.regions
-        regions = (*plain_regions, Region("packet of scratch chunk", packed, layout.grain), own)
-        before, after = _columns([*nodes.strong, *nodes.weak])
+        before, after = (np.array([pair[end] for pair in nodes.order], np.int64) for end in (0, 1))
         none = np.empty(0, np.int64)
         program = Program(
             num_ranks=self.file.num_npus,
@@ -501,22 +397,9 @@ class _Builder:
             alike_first=none,
             alike_second=none,
             adds_commute=False,
-            buffers=Buffers(layout.stride, regions),
+            buffers=Buffers(layout.stride, layout.regions),
         )
-
-        def plain(column: Ints) -> Ints:
-            offset = column % layout.stride
-            return np.where((offset >= packed) & (offset < layout.own_at), NOWHERE, column)
-
-        before, after = _columns(nodes.strong)
-        ordered = replace(
-            program,
-            before=before,
-            after=after,
-            action_src=plain(program.action_src),
-            action_dst=plain(program.action_dst),
-        )
-        return PlanProgram(program, ordered, layout, self.alike, self.ends, self.violations)
+        return PlanProgram(program, layout, self.alike, self.ends, self.violations)
 
 
 def late_writes(plan: PlanProgram, order: Order) -> list[Violation]:
@@ -535,8 +418,3 @@ def late_writes(plan: PlanProgram, order: Order) -> list[Violation]:
         )
         for action in late.tolist()
     ]
-
-
-def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
-    table = np.array(pairs, np.int64).reshape(-1, 2)
-    return np.ascontiguousarray(table[:, 0]), np.ascontiguousarray(table[:, 1])

@@ -48,7 +48,7 @@ class ProgramVerdict:
         The collective that the program was judged as: the given name, the one in the file, or the one that it computes or comes
         closest to. None if only the structure was checked and there is no name.
     num_ranks, num_messages
-        Number of ranks, and of sends that have a receive.
+        Number of ranks, and of sends that have a receive; None of a plan that is not followed.
     unchecked
         The reason why only the structure was checked, not the result: the program does not state the chunks that it moves or the
         collective that it computes, or is too broken to execute. None if everything was checked.
@@ -58,7 +58,7 @@ class ProgramVerdict:
 
     collective: str | None
     num_ranks: int
-    num_messages: int
+    num_messages: int | None
     unchecked: str | None
     violations: tuple[Violation, ...]
 
@@ -221,7 +221,9 @@ def examine_msccl_file(file: MscclFile, collective_name: str | None = None, topo
 
 
 def verify_mscclpp_plan(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
-    """Judge an MSCCL++ execution plan by the executor's limits, its memory model and its result.
+    """Judge an MSCCL++ execution plan by the executor's limits, the order that its signals give, and its result.
+
+    A plan with packets, relaxed signals, ports or loops is not proven: `unchecked` names the first of them.
 
     Parameters
     ----------
@@ -248,22 +250,21 @@ def examine_plan_file(file: PlanFile, collective_name: str | None = None, topolo
     elif collective_name not in (None, name):
         violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
     if unchecked is not None:
-        return Examined(ProgramVerdict(name, file.num_npus, 0, unchecked, tuple(violations)))
+        return Examined(ProgramVerdict(name, file.num_npus, None, unchecked, tuple(violations)))
     plan = plan_program(file)
     violations += plan.violations
     if topology is not None:
         violations += _check_channels(plan.program, topology)
     order, deadlocks = find_order(plan.program)
-    strong, _ = find_order(plan.ordered)
     violations += deadlocks
-    if order is None or strong is None:
-        return Examined(ProgramVerdict(name, file.num_npus, 0, _TOO_BROKEN, tuple(violations)))
+    if order is None:
+        return Examined(ProgramVerdict(name, file.num_npus, plan.program.num_messages, _TOO_BROKEN, tuple(violations)))
     first, second = (np.array([pair[end] for pair in plan.in_order], np.int64) for end in (0, 1))
     for pair in np.flatnonzero(~order.comes_before(first, second)).tolist():
         names = [plan.program.describe(int(op[pair])) for op in (first, second)]
         text = f"{names[0]} and {names[1]} use one channel or semaphore in no certain order"
         violations.append(Violation("signal-order", text, npu=int(plan.program.op_rank[first[pair]])))
-    violations += check_races(plan.ordered, strong, order) + late_writes(plan, order)
+    violations += check_races(plan.program, order) + late_writes(plan, order)
     assert name is not None
     wrong, root = check_values(file, name, plan.layout, plan.program, order)
     unique = tuple(dict.fromkeys(violations + wrong))
@@ -397,7 +398,7 @@ def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> 
     ConfigError
         If the file is not a well-formed plan.
     VerificationError
-        If the oracle finds violations, or has no model of what the plan does.
+        If the oracle finds violations, or the plan has packets, relaxed signals, ports or loops.
     """
     file = read_mscclpp_plan(Path(path))
     proven = _proven_file(file, examine_plan_file(file, collective_name), Path(path))

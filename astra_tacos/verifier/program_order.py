@@ -117,17 +117,9 @@ def check_alike(program: Program, order: Order) -> list[Violation]:
     ]
 
 
-def check_races(program: Program, order: Order, weak: Order | None = None) -> list[Violation]:
-    """A violation for each data race: two accesses whose order changes the result, and depends on timing.
-
-    Parameters
-    ----------
-    program, order
-        The program and its order.
-    weak
-        An order that is enough for a write after a read, which nothing has to become visible for; None for the same.
-    """
-    from astra_tacos.verifier._oracle_kernels import READ, conflicts
+def check_races(program: Program, order: Order) -> list[Violation]:
+    """A violation for each data race: two accesses whose order changes the result, and depends on timing."""
+    from astra_tacos.verifier._oracle_kernels import conflicts
 
     buffers = program.buffers
     if buffers is None:
@@ -140,8 +132,6 @@ def check_races(program: Program, order: Order, weak: Order | None = None) -> li
     first, second = np.empty(size, np.int64), np.empty(size, np.int64)
     conflicts(location, op, mode, first, second)
     is_sure = order.comes_before(op[first], op[second])
-    if weak is not None:
-        is_sure |= (mode[first] == READ) & weak.comes_before(op[first], op[second])
     violations = []
     for pair in np.flatnonzero(~is_sure):
         at = int(location[first[pair]])

@@ -51,15 +51,17 @@ def test_compact_schedules_have_no_packets(folder):
     assert refused.returncode == 2 and "too many sends for its messages to be timed" in refused.stderr
 
 
-def test_what_the_packet_level_ends_first(folder):
-    """Through a switch, messages to all NPUs at once; never slower than ASTRA-sim's own algorithms, nor than one at a time."""
+def test_schedules_for_packets_are_those_of_links_with_queues(folder):
+    """Through a switch, messages to all NPUs at once: about as fast as ASTRA-sim's own, faster than one at a time."""
     asked = "synthesize --network switch.yml --collective all-to-all --size 64KiB --backend packet"
     options = "--budget 20000 --trials 1"
     fastest, serial = (answer(f"{asked} {options} {more}", folder) for more in ("", "--link-model blocking"))
     assert fastest["link_model"] == "pipelined"
-    assert fastest["time_ns"] <= fastest["best_native_ns"]
+    assert fastest["time_ns"] <= 1.1 * fastest["best_native_ns"]
+    is_slower = fastest["time_ns"] > fastest["best_native_ns"]
+    assert any("the best native algorithm is faster" in note for note in fastest["notes"]) == is_slower
     assert fastest["time_ns"] < serial["time_ns"]
-    assert "with link order" in fastest["link_model_reason"]
+    assert (fastest["link_order"], serial["link_order"]) == ("tokens", "serial")
 
 
 FAKE = """#!/bin/sh

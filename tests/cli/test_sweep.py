@@ -133,8 +133,8 @@ def test_what_is_wrong_with_every_point_is_told_once(change, what):
 def test_a_dry_run_writes_nothing():
     done = sweep("many.yml --output out --dry-run --workers 2 --json")
     result = json.loads(done.stdout)
-    assert (result["points"], result["results"], result["reused"], result["sampled"]) == (50, 50, 0, 12)
-    assert 0 < result["seconds"] < 600
+    assert (result["points"], result["results"], result["reused"], result["workers"]) == (50, 50, 0, 2)
+    assert result["seconds"] is None  # no point is done by which to tell
     assert not Path("out").exists()
 
 
@@ -169,7 +169,7 @@ def test_nothing_listens_beyond_this_machine_and_nothing_is_left_in_its_scratch(
     with started("many.yml --output out --workers 2") as process:
         wait_for(lambda: len(row_files("out")) >= 5, "5 rows")
         everybody = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        assert len(everybody) == 3
+        assert len(everybody) == 4  # two that compute, and multiprocessing's tracker of resources
         sockets = [one for each in everybody for one in each.net_connections("inet")]
         listening = [one.laddr.ip for one in sockets if one.status in (psutil.CONN_LISTEN, psutil.CONN_NONE)]
         assert set(listening) <= {"127.0.0.1"}

@@ -36,7 +36,6 @@ def plan(
     *,
     kind: str = "memory",
     buffer: str = "i",
-    protocol: str = "Simple",
     in_place: bool = True,
     semaphores: int = 0,
 ) -> dict[str, Any]:
@@ -63,18 +62,17 @@ def plan(
                 "semaphores": [{"init_value": 0}] * semaphores,
             }
         )
-    return {"name": "test", "collective": coll, "protocol": protocol, "inplace": in_place, "gpus": gpus}
+    return {"name": "test", "collective": coll, "protocol": "Simple", "inplace": in_place, "gpus": gpus}
 
 
-def all_gather(num: int, kind: str = "memory", name: str = "put") -> dict[str, Any]:
+def all_gather(num: int, kind: str = "memory") -> dict[str, Any]:
     """Every rank puts its part into the output of all others, says so, and waits for theirs."""
     blocks = []
     for rank in range(num):
         others = range(num - 1)
         ids = list(others)
-        put = op(name, [local("o", rank)] * (num - 1), [remote(k, rank) for k in others], channel_type=kind, channel_ids=ids)
-        signal = [NOP, sync("signal", *ids, kind=kind)] if name == "put" else []
-        blocks.append([[put, *signal, sync("wait", *ids, kind=kind)]])
+        put = op("put", [local("o", rank)] * (num - 1), [remote(k, rank) for k in others], channel_type=kind, channel_ids=ids)
+        blocks.append([[put, NOP, sync("signal", *ids, kind=kind), sync("wait", *ids, kind=kind)]])
     return plan("allgather", (1, num, 0), blocks, kind=kind, buffer="o")
 
 
@@ -85,18 +83,8 @@ def all_reduce(num: int) -> dict[str, Any]:
         ids = list(range(num - 1))
         read = [local("i", rank), *(remote(k, rank) for k in ids)]
         add = op("rres", read, read, channel_type="memory", reduce_op="sum")
-        blocks.append([[sync("rlxsignal", *ids), sync("rlxwait", *ids), NOP, add, NOP, sync("signal", *ids), sync("wait", *ids)]])
+        blocks.append([[sync("signal", *ids), sync("wait", *ids), NOP, add, NOP, sync("signal", *ids), sync("wait", *ids)]])
     return plan("allreduce", (num, num, 0), blocks)
-
-
-def packet_all_reduce() -> dict[str, Any]:
-    """Two ranks exchange their whole buffers as packets, and each adds them up."""
-    blocks = []
-    for _ in range(2):
-        put = op("ppkt", [local("i", 0, 2)], [remote(0, 0, 2)], channel_type="memory")
-        add = op("repkt", [local("i", 0, 2), local("s", 0, 2)], [local("i", 0, 2)], reduce_op="sum")
-        blocks.append([[put, NOP, add]])
-    return plan("allreduce", (2, 2, 2), blocks, buffer="s", protocol="LL")
 
 
 def two_blocks() -> dict[str, Any]:
@@ -117,9 +105,6 @@ def two_blocks() -> dict[str, Any]:
 
 PLANS = {
     "all-gather": all_gather(3),
-    "all-gather over ports": all_gather(3, "port"),
-    "all-gather with signals in puts": all_gather(2, "port", "pws"),
     "all-reduce": all_reduce(3),
-    "packets": packet_all_reduce(),
     "two blocks": two_blocks(),
 }

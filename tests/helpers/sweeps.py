@@ -42,7 +42,7 @@ def point_processes(of: int | None = None) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(of).children(recursive=True):
         try:
-            if "astra_tacos.study.sweep.point" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE:
+            if "--multiprocessing-fork" in child.cmdline() and child.status() != psutil.STATUS_ZOMBIE:
                 found.append(child)
         except psutil.NoSuchProcess:
             continue

@@ -134,7 +134,9 @@ def test_a_plan_for_the_packet_level_has_the_files_of_ns3(tmp_path):
     done = run("plan", "--backend", "packet", *options_of(inputs), *options, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     planned = replace(inputs, workload=tmp_path / "o/workload/w", system=tmp_path / "o/system.json")
-    planned = replace(planned, network=tmp_path / "o/network.yml", groups=tmp_path / "o/comm_group.json")
+    planned = replace(
+        planned, network=tmp_path / "o/network.yml", groups=tmp_path / "o/comm_group.json", directory=tmp_path / "o"
+    )
     assert replay_run(read_run(planned), "packet").end_ns == json.loads(done.stdout)["after_ns"]
     assert (tmp_path / "o" / "ns3_topology.txt").read_text().startswith("8 4 8\n")
     assert (tmp_path / "o" / "run_ns3.sh").exists()

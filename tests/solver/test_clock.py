@@ -89,7 +89,7 @@ def test_a_clock_brings_its_link_model():
     options, models, reason = timed_for(SearchOptions(), net, CONGESTION_UNAWARE)
     assert (options.link_model, models) == ("fastest", LINK_MODELS) and "both models are tried" in reason
     assert timed_for(SearchOptions(link_model="blocking"), net, CONGESTION_AWARE)[1:] == (("blocking",), "")
-    assert timed_for(SearchOptions(), net, PACKET)[1] == LINK_MODELS
+    assert timed_for(SearchOptions(), net, PACKET)[1] == ("pipelined",)
 
 
 @pytest.mark.parametrize("dimensions", ["Ring 4 900", "Switch 4 900", HIERARCHY])

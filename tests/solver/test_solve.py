@@ -14,7 +14,7 @@ from helpers.networks import config, topology
 from helpers.symmetric import tasks
 from hypothesis import given
 
-from astra_tacos import CompactSolution, Request, SearchOptions, all_gather, read_network, synthesize, verify
+from astra_tacos import CompactSolution, Request, SearchOptions, all_gather, read_network, synthesize
 from astra_tacos.network.network_config import NetworkConfig, write_network
 from astra_tacos.run.backend import BACKENDS, PACKET
 from astra_tacos.solver.clock import has_equal_delays, symmetric_time_ns, time_on
@@ -61,14 +61,6 @@ def test_a_request_that_contradicts_itself_is_refused():
         Request(network, "all-to-allv", part_bytes=np.ones((64, 64), np.int64), helpers=(1,))
     with refused("too many sends for its messages to be timed"):
         solve(Request(network, "all-reduce", 1 << 20, options=SearchOptions(max_sends=100), backend=PACKET))
-
-
-def test_what_is_chosen_for_the_packet_level_is_saved():
-    """The order of sends that the replay prefers, in the schedule itself."""
-    options = SearchOptions(chunks_per_npu="auto", budget=100_000)
-    solution = solve(Request(config("Switch 4"), "all-reduce", 1 << 18, options=options, backend=PACKET))
-    assert not isinstance(solution, CompactSolution) and not verify(solution.schedule)
-    assert solution.to_json()["link_order"] == (solution.schedule.link_order or "serial")
 
 
 def too_good(topology, collective, timing, seed):

@@ -18,7 +18,6 @@ from helpers.mutated_json import mutated_json
 
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel
 from astra_tacos.study.calibrator.collective_times import CollectiveTime
-from astra_tacos.study.calibrator.tori import CONSTANTS, NamedTime, TorusModel
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "36"))
 SMALL = "--dp 2 --tp 2 --pp 2 --layers 2 --hidden 64 --heads 2 --sequence 64 --vocab 256 --network net.yml"
@@ -35,7 +34,6 @@ COMMANDS = {
     "replay": ("replayed/replay.json", "report replayed -o page.html", 1),
     "comparison": ("compared/compare.json", "report compared/compare.json -o page.html", 3),
     "machine": ("machine/calibration.json", "calibrate --check machine times.csv", 1),
-    "tori": ("tori/calibration.json", "calibrate --check tori tori.csv", 1),
     "ranks": ("classes/ranks.json", "export classes --format run -o out", 1),
     "sweep": ("sweep/rows", "sweep sweep.yml --output sweep", 12),
     "cache": ("cache", "plan gen --effort quick --cache cache --output again", 12),
@@ -52,14 +50,6 @@ def write_times(folder: Path) -> None:
     ]
     times = model.predict(rows)[0].tolist()
     lines = [f"{row.collective},4,8,{row.size_bytes},{time}" for row, time in zip(rows, times, strict=True)]
-    named = [
-        NamedTime((4, 4), "all_gather", algorithm, 1 << power, 0, 1, 1.0, "here")
-        for algorithm in ("bucket", "ring")
-        for power in range(10, 30)
-    ]
-    torus = TorusModel({name: typical for name, (typical, _) in CONSTANTS.items()}, {}, 0.6).times(named)
-    of_tori = [f"4x4,all_gather,{row.algorithm},{row.size_bytes},{time}" for row, time in zip(named, torus, strict=True)]
-    (folder / "tori.csv").write_text("\n".join(["shape,collective,algorithm,size_bytes,time_us", *of_tori]), encoding="utf-8")
     (folder / "times.csv").write_text("\n".join(["collective,nodes,gpus_per_node,size_bytes,time_us", *lines]), encoding="utf-8")
 
 
@@ -79,7 +69,6 @@ def made(tmp_path_factory):
         "replay gen --output replayed",
         "compare --network net.yml --collective all-gather --sizes 64KiB --synthesizers ring,direct --output compared",
         "calibrate times.csv --output machine",
-        "calibrate tori.csv --output tori",
         "sweep sweep.yml --output sweep",
     ):
         code, _, errors = invoke(command, folder)

@@ -92,4 +92,4 @@ def test_command(tmp_path):
     assert json.loads(run("verify out --json", cwd=tmp_path).stdout)["ok"]
     # Two lower bounds have no provable ratio of times: the text claims a cost only against an algorithm that reaches the bound.
     assert "slower than what reaches the latter" in run(*options, "--sketch", "s.yml", "--verbose", cwd=tmp_path).stdout
-    assert run(*options, "--sketch", "s.yml", "--backend", "packet", cwd=tmp_path).returncode == 2
+    assert run(*options, "--sketch", "s.yml", "--backend", "packet", cwd=tmp_path).returncode == 0

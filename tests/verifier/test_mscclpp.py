@@ -8,23 +8,20 @@ from typing import Any
 
 import pytest
 from helpers.examples import refused
-from helpers.mscclpp_plans import NOP, PLANS, all_gather, all_reduce, local, op
+from helpers.mscclpp_plans import NOP, PLANS, all_gather, all_reduce, local, op, remote, sync, two_blocks
 from helpers.networks import topology
 from helpers.peers import peers
 from helpers.schedules import codes
 
 from astra_tacos.export.candidate import convert
-from astra_tacos.support.errors import SynthesisError
+from astra_tacos.solver.summary import summarise_plan
+from astra_tacos.support.errors import SynthesisError, VerificationError
 from astra_tacos.verifier.program import prove, verify_mscclpp_plan
 from astra_tacos.verifier.schedule_oracle import verify
 
 FILES, WHY_NONE = peers("mscclpp_plans/*.json")
 IDLE = {
-    ("all-reduce", "rlxsignal 0.0"),  # what peers read was there from the beginning
-    ("all-reduce", "rlxwait 0.1"),
-    ("all-reduce", "nop 0.2"),
-    ("packets", "nop 0.1"),  # packets order themselves
-    ("all-gather over ports", "nop 0.1"),  # the same thread puts and signals
+    ("all-reduce", "nop 0.2"),  # what peers read was there from the beginning
     ("two blocks", "nop 0.4"),  # the same thread waits and releases
 }
 """Operations, with thread block and place, without which a plan computes the same."""
@@ -69,13 +66,18 @@ def test_every_change_is_found(name, tmp_path):
             assert verdict.violations, (what, plan["gpus"][0])
 
 
+def with_ordinary_signals(path):
+    """A plan with ordinary signals in place of relaxed ones."""
+    return json.loads(path.read_text(encoding="utf-8").replace("rlx", ""))
+
+
 @pytest.mark.skipif(not FILES, reason=WHY_NONE)
 def test_every_change_of_others_plans_is_found(tmp_path):
-    """All but `nop`s around what orders itself or what was there from the beginning, and a copy that nothing reads."""
+    """All but `nop`s before what was there from the beginning, and a copy that nothing reads."""
     idle = {("reduce", "copy 0.0")}
     for path in FILES:
         kept = set()
-        for what, plan in mutants(json.loads(path.read_text(encoding="utf-8"))):
+        for what, plan in mutants(with_ordinary_signals(path)):
             if judge(plan, tmp_path).proven:
                 kept.add((path.stem, what))
         assert {each for each in kept if not each[1].startswith("nop ")} <= idle, path.name
@@ -88,14 +90,10 @@ def ops(plan, rank=0, block=0):
 
 
 def test_what_is_wrong_is_named(tmp_path):
-    for kept in (True, False):
-        plan = all_gather(2)
-        if kept:
-            ops(plan)[2]["name"] = "rlxsignal"  # orders no writes
-        else:
-            del ops(plan)[1]  # threads signal before others have written, so a reader behind the wait would race
-        ops(plan, 1).extend([NOP, op("copy", [local("o", 0)], [local("o", 1)])])
-        assert "race" in codes(judge(plan, tmp_path))
+    plan = all_gather(2)
+    del ops(plan)[1]  # threads signal before others have written, so a reader behind the wait would race
+    ops(plan, 1).extend([NOP, op("copy", [local("o", 0)], [local("o", 1)])])
+    assert "race" in codes(judge(plan, tmp_path))
     plan = all_gather(2)
     ops(plan).insert(0, ops(plan)[-1])
     ops(plan, 1).insert(0, ops(plan, 1)[-1])
@@ -108,12 +106,43 @@ def test_what_is_wrong_is_named(tmp_path):
     assert codes(judge(plan, tmp_path)) == {"limit"}
 
 
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_signal_orders_only_reads_that_all_threads_have_ended(joined, tmp_path):
+    """Rank 1 overwrites the scratch chunk of rank 0 as soon as one thread of rank 0 says that it was read."""
+    plan = two_blocks()
+    ops(plan, 0, 1).extend([NOP] * joined + [sync("signal", 0)])
+    ops(plan, 1, 1).extend([sync("wait", 0), NOP, op("put", [local("i", 0)], [remote(0, 0)], channel_type="memory")])
+    assert codes(judge(plan, tmp_path)) == (set() if joined else {"race"})
+
+
 def test_what_the_oracle_has_no_model_of_is_refused(tmp_path):
     plan = all_reduce(2)
     ops(plan).append({"name": "pipeline", "iter_context": {"unit_size": 16, "num_chunks": 1}, "ops": []})
     verdict = judge(plan, tmp_path)
     assert not verdict.proven and "gpu 0, tb 0, op 7: pipeline" in str(verdict.unchecked)
     assert "does not say what 'custom'" in str(judge(all_reduce(2) | {"collective": "custom"}, tmp_path).unchecked)
+
+
+@pytest.mark.parametrize(
+    "kind, at, name, why",
+    [
+        ("memory", 0, "ppkt", "op 0: ppkt takes packets, and no order"),
+        ("memory", 2, "rlxsignal", "op 2: rlxsignal is a relaxed signal, and no order"),
+        ("memory", 3, "rlxwait", "op 3: rlxwait is a relaxed signal, and no order"),
+        ("port", 0, "put", "op 0: put takes a port channel, and no order"),
+        ("port", 0, "pws", "op 0: pws takes a port channel, and no order"),
+    ],
+)
+def test_what_signals_do_not_order_is_not_proven(kind, at, name, why, tmp_path):
+    """The plan is read, and the verdict, `inspect` and `import` say why it is not proven."""
+    plan = all_gather(2, kind)
+    ops(plan)[at]["name"] = name
+    verdict = judge(plan, tmp_path)
+    assert not verdict.proven and not verdict.violations and why in str(verdict.unchecked)
+    assert verdict.num_messages is None
+    assert summarise_plan(tmp_path / "plan.json")["proven"] is False
+    with refused(why, VerificationError):
+        prove(tmp_path / "plan.json")
 
 
 @pytest.mark.parametrize(
@@ -135,9 +164,15 @@ def test_malformed_plans_are_refused_in_one_line(change, message, tmp_path):
 
 @pytest.mark.skipif(not FILES, reason=WHY_NONE)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_plans_of_others(path):
-    assert verify_mscclpp_plan(path).proven
-    proven = prove(path)
+def test_plans_of_others(path, tmp_path):
+    """Those without packets are proven if their signals are ordinary ones, and as published only then."""
+    text = path.read_text(encoding="utf-8")
+    is_ordinary = "pkt" not in text and "rlx" not in text
+    assert verify_mscclpp_plan(path).proven == is_ordinary == (path.name == "reduce.json")
+    assert judge(with_ordinary_signals(path), tmp_path).proven == ("pkt" not in text)
+    if "pkt" in text:
+        return
+    proven = prove(tmp_path / "plan.json")
     network = topology(("FullyConnected", proven.num_ranks, 50.0, 500.0))
     if proven.why_no_schedule:
         assert path.name == "reduce_nvls.json"

@@ -40,34 +40,12 @@ def print_check(result: dict[str, Any]) -> None:
     print_table("errors", _SHARES, rows)
 
 
-def print_tori(result: dict[str, Any]) -> None:
-    """What a fit to named algorithms on tori found."""
-    fitted = result["fitted"].get("all")
-    why = "the fastest, or within 10% of it, of the times fitted" if fitted else "no two of the algorithms compete at a size"
-    rows = [("right choices", _right(fitted) if fitted else "none", why)]
-    left_out = result["left_out"].items()
-    rows += [(f"without {name}", _right(own), "predicted from the others") for name, own in left_out if name[0].isdigit()]
-    rows += [("left out", str(count), f"names: {why}") for why, count in result["not_described"].items()]
-    print_answer(f"{result['times']} times of named algorithms", rows)
-    _print_constants(result["constants"])
-
-
 def _print_constants(constants: dict[str, Any]) -> None:
     table = [
         (own["meaning"], name, f"{own['value']:.3g}", f"{own['uncertainty']:.0%}" if own["is_measured"] else "typical value")
         for name, own in constants.items()
     ]
     print_table("constants", ("constant", "name", "value", "uncertainty"), table)
-
-
-def print_choices(result: dict[str, Any]) -> None:
-    """How often a calibration chose the fastest algorithm."""
-    table = [(name, _right(own), f"{own['share']:.1%}") for name, own in result["by"].items()]
-    print_table("right choices: the fastest, or within 10% of it", ("of", "right", "share"), table)
-
-
-def _right(own: dict[str, Any]) -> str:
-    return f"{own['right']} of {own['count']}"
 
 
 def print_ns3(result: dict[str, Any]) -> None:

@@ -3,7 +3,8 @@
 A partition of the hosts is a level if all pairs inside a part are clearly closer than all pairs across parts
 (`nested_partitions`). Closer is less latency, or more bandwidth.
 
-The order of hosts is the one in which an algorithm over all of them ends earliest:
+The order of hosts keeps the parts of levels together, so that levels can be dimensions. Of such orders it is one in which an
+algorithm over all of them ends early:
 
 - A ring in steps of m bytes: each step takes as long as the slowest of its pairs is held, but no less than the mean over the ring
   of latency and holding, as what goes once around waits for every pair (the largest cycle mean of the steps' graph).
@@ -18,16 +19,14 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import numpy as np
 
 from astra_tacos.network.blocks.switch import SWITCH
-from astra_tacos.network.devices import NPU_KIND, SWITCH_KIND
-from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import (
     MAX_BANDWIDTH_GIBPS,
     MAX_LATENCY_NS,
@@ -162,15 +161,16 @@ def _entry(field: str, where: str, unit: str, scale: float, limits: tuple[float,
 
 
 _ALL_ORDERS_UP_TO = 8
-_MOST_STARTS = 8
+"""Hosts of which all orders are tried: 40,320 take about a second."""
 _MOST_TRIED = 100_000
+"""Orders that exchanges try: a few seconds."""
 Cost = tuple[float, float]
 """What is minimised, and what decides between equals."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostOrder:
-    """An order of hosts, int64[hosts], and whether no other one is better."""
+    """An order of hosts, int64[hosts], and whether no other one that keeps the parts of levels together is better."""
 
     order: Ints
     is_best: bool
@@ -218,75 +218,6 @@ def _halving_doubling(matrix: HostMatrix, size_bytes: int) -> Callable[[Ints], C
 ALGORITHMS = {"ring": _ring, "halving-doubling": _halving_doubling}
 
 
-def find_order(
-    matrix: HostMatrix,
-    algorithm: str,
-    size_bytes: int,
-    start: Ints,
-    allows: Callable[[Ints], bool] = lambda order: True,
-) -> HostOrder:
-    """The best order of up to 8 hosts; of more, the best that exchanges, moves and reversals lead to from several starts.
-
-    Parameters
-    ----------
-    matrix
-        What was measured.
-    algorithm
-        Key of `ALGORITHMS`.
-    size_bytes
-        Size of the All-Reduce.
-    start
-        int64[hosts], an order that is allowed, from which a search begins, too.
-    allows
-        Whether an order may be taken.
-    """
-    cost = ALGORITHMS[algorithm](matrix, size_bytes)
-    if matrix.num_hosts <= _ALL_ORDERS_UP_TO:
-        orders = (np.array(order) for order in permutations(range(matrix.num_hosts)))
-        return HostOrder(min((order for order in orders if allows(order)), key=cost), True)
-    best = min(
-        (_improved(order, cost, allows) for order in _starts(matrix, size_bytes, start) if allows(order)),
-        key=cost,
-    )
-    return HostOrder(best, False)
-
-
-def _starts(matrix: HostMatrix, size_bytes: int, start: Ints) -> Iterator[Ints]:
-    yield np.arange(matrix.num_hosts)
-    yield start
-    takes = matrix.latency_ns + matrix.message_ns(size_bytes / matrix.num_hosts)
-    for first in range(min(matrix.num_hosts, _MOST_STARTS)):
-        order, left = [first], set(range(matrix.num_hosts)) - {first}
-        while left:
-            order.append(min(left, key=lambda host: (takes[order[-1], host], host)))
-            left.remove(order[-1])
-        yield np.array(order)
-
-
-def _improved(order: Ints, cost: Callable[[Ints], Cost], allows: Callable[[Ints], bool]) -> Ints:
-    """An order that no exchange, move or reversal improves, or the best one after many."""
-    best, tried, improves = cost(order), 0, True
-    while improves and tried < _MOST_TRIED:
-        improves = False
-        for changed in _changes(order):
-            tried += 1
-            if (found := cost(changed)) < best and allows(changed):
-                order, best, improves = changed, found, True
-                break
-    return order
-
-
-def _changes(order: Ints) -> Iterator[Ints]:
-    for one in range(len(order)):
-        for other in range(one + 1, len(order)):
-            exchanged = order.copy()
-            exchanged[[one, other]] = exchanged[[other, one]]
-            yield exchanged
-            yield np.concatenate((order[:one], order[one : other + 1][::-1], order[other + 1 :]))
-            yield np.concatenate((order[:one], order[one + 1 : other + 1], order[one : one + 1], order[other + 1 :]))
-            yield np.concatenate((order[:one], order[other : other + 1], order[one:other], order[other + 1 :]))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class HostLevel:
     """A level: hosts of one part meet there at the latest.
@@ -311,20 +242,23 @@ class HostLevel:
         """Number of parts."""
         return int(self.part.max()) + 1
 
+    @property
+    def part_sizes(self) -> tuple[int, ...]:
+        """The different numbers of hosts that parts have, ascending."""
+        return tuple(sorted(set(np.bincount(self.part).tolist())))
+
 
 def find_levels(matrix: HostMatrix) -> tuple[HostLevel, ...]:
     """The levels of the hosts, innermost first; the last one has all hosts in one part."""
     met = np.eye(matrix.num_hosts, dtype=np.bool_)
     levels = []
-    latency_ns = 0.0
     for part in nested_partitions((matrix.latency_ns, 1 / matrix.bandwidth_gbps)):
         together = part[:, None] == part[None, :]
         pairs = together & ~met
         met |= together
         delays, rates = matrix.latency_ns[pairs], matrix.bandwidth_gbps[pairs]
-        latency_ns = max(latency_ns, float(np.median(delays)))  # what is outside passes what is inside
         spread = float(rates.max() / rates.min()), float(delays.max() / delays.min())
-        levels.append(HostLevel(part, latency_ns, float(np.median(rates)), spread))
+        levels.append(HostLevel(part, float(np.median(delays)), float(np.median(rates)), spread))
     return tuple(levels)
 
 
@@ -333,67 +267,50 @@ def is_contiguous(levels: Sequence[HostLevel], order: Ints) -> bool:
     return all(np.count_nonzero(np.diff(level.part[order])) == level.num_parts - 1 for level in levels)
 
 
-def made_contiguous(levels: Sequence[HostLevel], order: Ints) -> Ints:
-    """An order in which the hosts of every part follow one another, parts and hosts by their first places."""
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
-    keys = [place]
-    for level in levels:
-        first = np.full(level.num_parts, len(order), np.int64)
-        np.minimum.at(first, level.part, place)
-        keys.append(first[level.part])
-    return np.lexsort(keys)
+def in_parts(levels: Sequence[HostLevel], num_hosts: int) -> Ints:
+    """The order of the file, changed so that the hosts of every part follow one another."""
+    return np.lexsort((np.arange(num_hosts), *(level.part for level in levels)))
 
 
-def as_graph(matrix: HostMatrix, levels: Sequence[HostLevel], order: Ints) -> NetworkConfig:
-    """A graph in which every host has one port, and parts have a switch each.
-
-    A switch has a link up for each host below it: pairs were measured one at a time, and say nothing of links that they share.
+def find_order(matrix: HostMatrix, algorithm: str, size_bytes: int, levels: Sequence[HostLevel]) -> HostOrder:
+    """The best order of up to 8 hosts that keeps the parts of levels together; of more, the best that exchanges lead to.
 
     Parameters
     ----------
     matrix
         What was measured.
+    algorithm
+        Key of `ALGORITHMS`.
+    size_bytes
+        Size of the All-Reduce.
     levels
-        Its levels.
-    order
-        int64[hosts], the host that each NPU is.
+        Levels of the hosts.
     """
-    draft = FabricDraft(matrix.source)
-    below: dict[int, list[int]] = {host: [draft.add(NPU_KIND), 1] for host in order.tolist()}
-    up_ns = 0.0
-    for number, level in enumerate(levels):
-        parts: dict[int, list[int]] = {}
-        switch_of: dict[int, int] = {}
-        for host, (device, count) in below.items():
-            own = int(level.part[host])
-            if own not in switch_of:
-                switch_of[own] = draft.add(SWITCH_KIND, f"level{number + 1}.{len(switch_of)}")
-                parts[host] = [switch_of[own], 0]
-            first = next(one for one in parts if level.part[one] == own)
-            parts[first][1] += count
-            for _ in range(count):
-                draft.connect(device, switch_of[own], level.bandwidth_gbps, level.latency_ns / 2 - up_ns)
-        below, up_ns = parts, level.latency_ns / 2
-    return draft.to_network()
+    cost = ALGORITHMS[algorithm](matrix, size_bytes)
+    if matrix.num_hosts <= _ALL_ORDERS_UP_TO:
+        orders = (np.array(order) for order in permutations(range(matrix.num_hosts)))
+        return HostOrder(min((order for order in orders if is_contiguous(levels, order)), key=cost), True)
+    order = in_parts(levels, matrix.num_hosts)
+    best, tried, improves = cost(order), 0, True
+    while improves and tried < _MOST_TRIED:
+        improves = False
+        for pair in combinations(range(matrix.num_hosts), 2):
+            changed = order.copy()
+            changed[list(pair)] = order[list(reversed(pair))]
+            tried += 1
+            if (found := cost(changed)) < best and is_contiguous(levels, changed):
+                order, best, improves = changed, found, True
+                break
+    return HostOrder(order, False)
 
 
 def as_dimensions(matrix: HostMatrix, levels: Sequence[HostLevel]) -> NetworkConfig:
-    """A network with a dimension of kind Switch for each level, in which every host has a port in each.
-
-    Raises
-    ------
-    ConfigError
-        If the parts of a level differ in size.
-    """
-    inside = matrix.num_hosts
+    """A network with a dimension of kind Switch for each level whose parts have one size; every host has a port in each."""
+    inside = 1
     dimensions = []
-    for number, level in enumerate(levels):
-        sizes = np.bincount(level.part)
-        if len(set(sizes.tolist())) > 1:
-            found = ", ".join(map(str, sorted(set(sizes.tolist()))))
-            raise ConfigError(f"{matrix.source}: parts of level {number + 1} have {found} hosts, expected as many in each")
-        size = int(sizes[0]) if number == 0 else int(sizes[0]) // inside
-        inside = int(sizes[0])
-        dimensions.append(Dimension(SWITCH.name, size, level.bandwidth_gbps * GIB_PER_GB, level.latency_ns / 2))
+    for level in levels:
+        if len(level.part_sizes) == 1:
+            size = level.part_sizes[0]
+            dimensions.append(Dimension(SWITCH.name, size // inside, level.bandwidth_gbps * GIB_PER_GB, level.latency_ns / 2))
+            inside = size
     return NetworkConfig(matrix.source, tuple(dimensions))

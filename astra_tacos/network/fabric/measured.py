@@ -11,12 +11,9 @@ from astra_tacos.network.fabric.host_levels import (
     HostLevel,
     HostMatrix,
     as_dimensions,
-    as_graph,
     find_levels,
     find_order,
     halving_doubling_ns,
-    is_contiguous,
-    made_contiguous,
     ring_ns,
 )
 from astra_tacos.network.network_config import NetworkConfig
@@ -43,7 +40,7 @@ class MeasuredHosts:
     halving_doubling_ns: float | None
 
     @classmethod
-    def of(cls, matrix: HostMatrix, algorithm: str, size_bytes: int, by_levels: bool) -> MeasuredHosts:
+    def of(cls, matrix: HostMatrix, algorithm: str, size_bytes: int) -> MeasuredHosts:
         """Find the levels of hosts, and their order for an All-Reduce of a size by an algorithm.
 
         Parameters
@@ -54,21 +51,18 @@ class MeasuredHosts:
             One of `ALGORITHMS`.
         size_bytes
             Of the All-Reduce.
-        by_levels
-            Whether the network has a dimension for each level, in place of a graph; the order keeps levels together then.
         """
         if algorithm == "halving-doubling" and matrix.num_hosts & (matrix.num_hosts - 1):
             raise ConfigError(f"--algorithm: halving-doubling of {matrix.num_hosts} hosts, expected a power of two")
         levels, own = find_levels(matrix), np.arange(matrix.num_hosts)
-        start = made_contiguous(levels, own)
-        found = find_order(matrix, algorithm, size_bytes, start, lambda order: not by_levels or is_contiguous(levels, order))
+        found = find_order(matrix, algorithm, size_bytes, levels)
         return cls(
             matrix.source,
             algorithm,
             levels,
             tuple(matrix.hosts[host] for host in found.order.tolist()),
             found.is_best,
-            as_dimensions(matrix, levels) if by_levels else as_graph(matrix, levels, found.order),
+            as_dimensions(matrix, levels),
             size_bytes,
             *(ring_ns(matrix, order, size_bytes) for order in (own, found.order)),
             *(halving_doubling_ns(matrix, order, size_bytes) for order in (own, found.order)),
@@ -82,6 +76,7 @@ class MeasuredHosts:
             "levels": [
                 {
                     "parts": level.num_parts,
+                    "hosts_of_parts": list(level.part_sizes),
                     "latency_ns": level.latency_ns,
                     "bandwidth_gbps": level.bandwidth_gbps,
                     "spread_of_bandwidth": level.spread[0],
@@ -101,10 +96,12 @@ class MeasuredHosts:
         for number, level in enumerate(self.levels, 1):
             spread = f"latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
             parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
+            if len(level.part_sizes) > 1:
+                parts += f" of {', '.join(map(str, level.part_sizes))} hosts, so no dimension"
             rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
         more = ", ... (hosts.csv has all)" if len(self.hosts) > _MOST_HOSTS else ""
         rows.append((f"order for {self.algorithm}", ", ".join(self.hosts[:_MOST_HOSTS]) + more))
-        what = "the best order" if self.is_best else "the best that exchanges, moves and reversals found"
+        what = "the best order that keeps parts together" if self.is_best else "the best that exchanges found"
         rows.append(
             (
                 f"ring, {format_size(self.size_bytes)}",
@@ -116,7 +113,7 @@ class MeasuredHosts:
             rows.append(("halving-doubling", f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
         shared = "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs"
         rows.append(("shared links", shared))
-        if self.network.dimensions and len(self.levels) > 1:
-            ports = f"an NPU has one for each of {len(self.levels)} levels"
+        if len(self.network.dimensions) > 1:
+            ports = f"an NPU has one for each of {len(self.network.dimensions)} dimensions"
             rows.append(("ports", f"{ports}: what uses several at once is too fast if hosts have one NIC"))
         return rows

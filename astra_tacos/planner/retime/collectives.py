@@ -75,7 +75,7 @@ class SynthesizedCollectives:
                 kind = COLLECTIVE_NAMES[CommType(pattern)]
                 other = replace(case, collective=kind, pattern=pattern, size_bytes=whole, root=None)
                 found = solve_case(other, self._machine, _QUICK, self._cache)
-                self._made[at] = None if found.schedule is None else schedule_trace(found.schedule, other.name, found.link_order)
+                self._made[at] = None if found.schedule is None else schedule_trace(found.schedule, other.name)
             self._scaled[key] = _scaled(self._made[at], size_bytes, whole)
         return self._scaled[key]
 

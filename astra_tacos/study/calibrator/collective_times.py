@@ -147,6 +147,8 @@ def _time(where: str, name: str, text: str) -> float | None:
 def _read_csv(path: Path, lines: Sequence[str], reading: Reading) -> list[CollectiveTime]:
     table = csv.reader(lines)
     head = [name.strip() for name in next(table)]
+    if "shape" in head:
+        raise ConfigError(f"{path}:1: column shape, expected nodes and gpus_per_node: times on tori are not fitted")
     needed = [name for name in _NEEDED if name != "collective" or reading.collective is None]
     needed += [] if reading.shape is not None else ["nodes", "gpus_per_node"]
     if missing := [name for name in (*needed, *reading.where) if name not in head]:

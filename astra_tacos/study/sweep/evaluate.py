@@ -37,7 +37,7 @@ from astra_tacos.run.backend import choose_backend, is_packet_level
 from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.run import RANKS, RunInputs
-from astra_tacos.schedule.schedule import LinkOrder, Schedule
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.clock import (
     bounds_on,
     check_clock,
@@ -49,7 +49,6 @@ from astra_tacos.solver.clock import (
 )
 from astra_tacos.solver.clock_figures import figures_on
 from astra_tacos.solver.many_sends import has_many_sends, is_symmetric
-from astra_tacos.solver.packet_search import order_for_packets, search_and_replay
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.study.sweep.point import (
     BEST_PLACEMENT,
@@ -67,6 +66,7 @@ from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
+from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import QUICK, SearchOptions
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric, is_near_bound
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
@@ -87,7 +87,7 @@ _FIGURES = {
     "made_link_model": "link_model",
 }
 """Columns of a row, and the names of the same figures in a certificate."""
-_KEPT = {"synthesis_seconds": "seconds", "link_order": "link order or None"}
+_KEPT = {"synthesis_seconds": "seconds"}
 """What a cache keeps with a schedule."""
 _MOST_JUDGED = 1 << 16
 """Symmetric schedules of more sends are not listed and replayed where the clock has their time."""
@@ -107,9 +107,9 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     if compact is not None:
         return compact
     check = check_schedule if conditions.with_checks else lambda schedule: None
-    schedule, order, seconds = _schedule(network, task, (cache, identity), check)
+    schedule, seconds = _schedule(network, task, (cache, identity), check)
     clock = choose_backend(task.backend)
-    timed = time_on(schedule, network, clock, order)
+    timed = time_on(schedule, network, clock)
     topology, what = schedule.topology, schedule.collective
     certificate = certify(schedule, ()) | figures_on(clock, bounds_on(topology, what, clock), topology, what, timed.time_ns)
     printed = [each for each in timed.prints if each.time_ns is not None]
@@ -176,24 +176,23 @@ def _identity(network: NetworkConfig, task: CollectiveTask) -> dict[str, Any]:
 
 def _schedule(
     network: NetworkConfig, task: CollectiveTask, kept: tuple[SynthesisCache, dict[str, Any]], check: Callable[[Schedule], None]
-) -> tuple[Schedule, LinkOrder | None, float]:
-    """A schedule from the cache or a search, after the check has accepted it, the order of sends in its traces, and seconds."""
+) -> tuple[Schedule, float]:
+    """A schedule from the cache or a search, after the check has accepted it, and seconds."""
     cache, identity = kept
     topology = build_topology(network, may_forward=True)
     collective = make_collective(task.collective, topology.num_npus, task.size_bytes, 1, task.root, topology.endpoints)
     cached = cache.find(identity, Wanted((topology,), collective, _KEPT), check)
     if cached is not None:
-        return cached[0], cached[1]["link_order"], float(cached[1]["synthesis_seconds"])
+        return cached[0], float(cached[1]["synthesis_seconds"])
     begin = time.perf_counter()
     clock = choose_backend(task.backend)
     check_clock(topology, network, clock)
     asked = timed_for(task.options, topology, clock)[0]
-    found, order = search_and_replay(clock, network, topology, collective, asked)
-    order = order_for_packets(found.schedule) if clock.is_analytical else order
+    found = search(topology, collective, asked)
     seconds = time.perf_counter() - begin
     check(found.schedule)
-    cache.keep(identity, found.schedule, {"synthesis_seconds": seconds, "link_order": order})
-    return found.schedule, order, seconds
+    cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})
+    return found.schedule, seconds
 
 
 def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Conditions) -> dict[str, Any]:
@@ -302,7 +301,7 @@ def _path(text: str | None) -> Path | None:
 def evaluate(point: Point, conditions: Conditions) -> Outcome:
     """Compute a point and return its outcome; exceptions become outcomes, too.
 
-    `Guard` enforces the limits of time and memory; this function ignores them.
+    `limits` enforces those of time and memory; this function ignores them.
     """
     begin = time.perf_counter()
     status, error, results = OK, None, {}

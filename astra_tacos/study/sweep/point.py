@@ -1,32 +1,16 @@
-"""A point of a sweep, its outcome, and the process that computes points one after another.
+"""A point of a sweep, and its outcome.
 
 A point is a network, a task to run on it, and the columns of its row that are known before it runs. The outcome is the part of
-the row that is known after it ran. `Guard` starts and kills the process:
-
-    python -m astra_tacos.study.sweep.point SCRATCH [SYNTHESIZER...]
-
-The process first loads the kernels of the synthesizers, and writes the list of these. From then on it reads requests from
-standard input, each a point and conditions. Two values on standard output are its answer: the list of synthesizers whose kernels
-were loaded for it, and its outcome. All are pickles; anything else that is printed goes to standard error. The process ends when
-standard input ends, or when no request has come for `IDLE_S` seconds.
+the row that is known after it ran.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import pickle
-import shutil
-import signal
-import sys
-import tempfile
-import threading
-from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from queue import Empty, SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any
 
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.run.backend import CONGESTION_AWARE
@@ -38,8 +22,6 @@ OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED = "ok", "refused", "error", "ti
 STATUSES = (OK, REFUSED, ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 FAILED = (ERROR, TIMEOUT, OUT_OF_MEMORY, DIED)
 """Statuses of points that failed. "refused" is not among them: that a synthesizer cannot do something is a result."""
-GIVEN_UP = "it was given up"
-"""Error of a point that was stopped because its sweep ended; another sweep that needs the point computes it again."""
 RESULT_COLUMNS: dict[str, str] = {
     "time_ns": "float",
     "predicted_ns": "float",
@@ -117,11 +99,6 @@ class Outcome:
     results: dict[str, Any]
     warnings: tuple[str, ...] = ()
 
-    @property
-    def is_given_up(self) -> bool:
-        """Whether the point was stopped because its sweep ended; such an outcome says nothing about the point."""
-        return self.status == DIED and self.error == GIVEN_UP
-
     def to_row(self) -> dict[str, Any]:
         """The fields that are stored, by name: all but the warnings."""
         return {"status": self.status, "error": self.error, "results": self.results}
@@ -161,7 +138,6 @@ ROW_FORMAT = "astra_tacos sweep 2"
 OLD_FORMAT = "astra_tacos sweep 1"
 """Format of rows of the release before, whose times were truncated, and on a model that depended on the network."""
 COLLECTIVE, WORKLOAD = "collective", "workload"
-KINDS = (COLLECTIVE, WORKLOAD)
 BEST_PLACEMENT = "best"
 """What a point asks for whose ranks are placed as `plan --place` does."""
 INPUT_COLUMNS: dict[str, str] = {
@@ -276,7 +252,7 @@ class Point:
 
     @property
     def kind(self) -> str:
-        """One of `KINDS`."""
+        """`COLLECTIVE` or `WORKLOAD`."""
         return COLLECTIVE if isinstance(self.task, CollectiveTask) else WORKLOAD
 
     @property
@@ -315,74 +291,4 @@ def _digest(about: object) -> str:
     return hashlib.sha256(_ENCODER.encode(about).encode()).hexdigest()
 
 
-def synthesizers_of(points: Iterable[Point]) -> tuple[str, ...]:
-    """Names of all synthesizers that points try, each once."""
-    options = dict.fromkeys(point.task.options.synthesizers for point in points)
-    return tuple(dict.fromkeys(name for names in options for name in names))
-
-
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-IDLE_S = 60.0
-WENT_IDLE = 75
-"""Seconds after which the process ends if no request comes, and its exit code in that case."""
-
-
-def main() -> None:
-    """Answer requests until standard input ends or no more come."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # the process may be killed at any moment
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the sweep, which then ends this process
-    scratch = tempfile.tempdir = sys.argv[1]
-    requests: SimpleQueue[Any] = SimpleQueue()
-    threading.Thread(target=_read, args=(requests, scratch), daemon=True).start()
-    _serve(requests, answers, sys.argv[2:])
-    _leave(scratch, WENT_IDLE)
-
-
-def _serve(requests: SimpleQueue[Any], answers: BinaryIO, names: Iterable[str]) -> None:
-    """Load the kernels of some synthesizers, report that, then answer requests until none has come for `IDLE_S` seconds."""
-    from astra_tacos.study.sweep.evaluate import evaluate, warm_up
-
-    loaded: set[str] = set()
-
-    def load(names: Iterable[str]) -> None:
-        missing = [name for name in names if name not in loaded]
-        warm_up(missing)
-        loaded.update(missing)
-        pickle.dump(missing, answers)
-        answers.flush()
-
-    load(names)
-    while True:
-        try:
-            point, conditions = requests.get(timeout=IDLE_S)
-        except Empty:
-            return
-        load(point.task.options.synthesizers)
-        pickle.dump(evaluate(point, conditions), answers)
-        answers.flush()
-
-
-def _read(requests: SimpleQueue[Any], scratch: str) -> None:
-    """Put each request of standard input into the queue, and end the process when standard input ends.
-
-    Standard input ends when the process that asks ends, even if it was killed; nobody waits for an answer then.
-    """
-    try:
-        while True:
-            requests.put(pickle.load(sys.stdin.buffer))
-    finally:
-        _leave(scratch, 0)
-
-
-def _leave(scratch: str, code: int) -> None:
-    """Remove the scratch directory and end the process at once, even if another thread is still computing."""
-    shutil.rmtree(scratch, ignore_errors=True)
-    os._exit(code)
-
-
-if __name__ == "__main__":
-    main()

@@ -229,7 +229,7 @@ class Networks:
         can_be_counted = error is None  # a network with an error may be far too large to count
         if error is None and fraction:
             key = (structure, fraction, seed)
-            failed, error = self._tried(key, lambda: draw_failures(topology_of(Keyed(structure, config)), fraction, seed or 0))
+            failed, error = self._tried(key, lambda: draw_failures(_topology_of(Keyed(structure, config)), fraction, seed or 0))
             if error is None:
                 config = replace(config, failed_links=(*config.failed_links, *failed))
         num_links = count_links(config) if can_be_counted else None
@@ -256,7 +256,7 @@ class Networks:
     def _check(self, config: NetworkConfig, structure: tuple[Any, ...]) -> None:
         """Check that a network can be built, before failures are drawn."""
         if config.links or config.failed_links or config.link_overrides:
-            topology_of(Keyed(structure, config))
+            _topology_of(Keyed(structure, config))
         else:
             check_dimensions(config)  # no need to build it: a network of dimensions alone is connected
 
@@ -289,7 +289,7 @@ class Networks:
 
 
 @lru_cache(maxsize=1)
-def topology_of(network: Keyed[NetworkConfig]) -> Topology:
+def _topology_of(network: Keyed[NetworkConfig]) -> Topology:
     """The topology of a structure; its bandwidths and latencies may be those of another network. The last one is kept."""
     return build_topology(network.value, may_forward=True)
 

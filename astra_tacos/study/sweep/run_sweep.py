@@ -6,22 +6,22 @@ Dask's scheduler is a local one that is started here, or an existing one.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import pickle
 import socket
 import statistics
 import time
+import uuid
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from astra_tacos.study.sweep.guard import compute_points, start_processes, stop_all, stop_points
+from astra_tacos.study.sweep.limits import compute_points, end_run
 from astra_tacos.study.sweep.point import DIED, ERROR, FAILED, Conditions, Outcome, Point
 from astra_tacos.study.sweep.store import Store
 from astra_tacos.support.errors import ConfigError
@@ -50,17 +50,15 @@ _ADDRESS = "expected the address of one, such as tcp://host:8786"
 
 
 @contextlib.contextmanager
-def open_client(address: str | None, workers: int | None, names: Sequence[str] = ()) -> Iterator[Client]:
+def open_client(address: str | None, workers: int | None) -> Iterator[Client]:
     """A client of the scheduler at `address`. With None, start one in this process with `workers` threads (None: one per core).
-
-    Its processes load the kernels of the synthesizers `names` while it starts.
 
     Raises
     ------
     ConfigError
         If no scheduler answers there, or its workers have another version of this package.
     """
-    with _quiet(), _local(workers or os.cpu_count() or 1, names) if address is None else _remote(address) as client:
+    with _quiet(), _local(workers or os.cpu_count() or 1) if address is None else _remote(address) as client:
         # Dask gives up waits of its own when it closes, and its loop would tell of that whenever they are collected.
         loop: Any = client.loop
         loop.asyncio_loop.set_exception_handler(lambda loop, context: None)
@@ -81,27 +79,23 @@ def num_threads_at(address: str | None) -> int:
 
 
 @contextlib.contextmanager
-def _local(workers: int, names: Sequence[str]) -> Iterator[Client]:
-    try:
-        start_processes(workers, names)
-        import dask  # takes half a second, and so do they
-        from distributed import Client, Scheduler, SpecCluster, Worker
+def _local(workers: int) -> Iterator[Client]:
+    import dask
+    from distributed import Client, Scheduler, SpecCluster, Worker
 
-        with scratch_directory() as scratch:  # Dask leaves folders there
-            # Its threads only wait: the points are computed in processes of theirs, see `Guard`.
-            worker = _PRIVATE | {"nthreads": workers, "memory_limit": 0, "local_directory": str(scratch)}
-            with (
-                dask.config.set(_LEAN | {"temporary-directory": str(scratch)}),
-                SpecCluster(
-                    workers={0: {"cls": Worker, "options": worker}},
-                    scheduler={"cls": Scheduler, "options": {**_PRIVATE, "host": None, "port": 0}},
-                    silence_logs=logging.CRITICAL,
-                ) as cluster,
-                Client(cluster, set_as_default=False) as client,
-            ):
-                yield client
-    finally:
-        stop_all()
+    with scratch_directory() as scratch:  # Dask leaves folders there
+        # Its threads only wait: the points are computed in processes of theirs, see `limits`.
+        worker = _PRIVATE | {"nthreads": workers, "memory_limit": 0, "local_directory": str(scratch)}
+        with (
+            dask.config.set(_LEAN | {"temporary-directory": str(scratch)}),
+            SpecCluster(
+                workers={0: {"cls": Worker, "options": worker}},
+                scheduler={"cls": Scheduler, "options": {**_PRIVATE, "host": None, "port": 0}},
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            yield client
 
 
 @contextlib.contextmanager
@@ -237,8 +231,16 @@ class SweepRun:
         self.num_reused = len(self.outcomes)
         self.warnings: dict[str, None] = {}
         self._seconds: deque[float] = deque(maxlen=_RECENT)
-        self._num_again = 0
+        self._name = uuid.uuid4().hex
+        self._num_tasks = 0
         self._num_failed = sum(outcome.status in FAILED for outcome in self.outcomes.values())
+
+    def seconds_left(self, workers: int) -> float | None:
+        """Seconds of the missing points on a number of workers, if they take as long as the known ones; None if none is known."""
+        known = [outcome.results["seconds"] for outcome in self.outcomes.values() if "seconds" in outcome.results]
+        if not self.missing:
+            return 0.0
+        return statistics.fmean(known) * len(self.missing) / min(workers, len(self.missing)) if known else None
 
     def results(self) -> Iterator[tuple[Point, Outcome]]:
         """All points with a known outcome, in order."""
@@ -277,9 +279,7 @@ class SweepRun:
                         finished.add(future)
                         continue
                     keys = running.pop(future)
-                    again = self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
-                    self._num_again += len(again)
-                    waiting.extend((key, self.missing[key]) for key in again)
+                    self._keep(keys, [outcomes] * len(keys) if isinstance(outcomes, Outcome) else outcomes)
                 done = len(self.outcomes)
                 on_progress(Progress(done, self.num_reused, self._num_failed, done + len(self.missing), threads))
                 if self.missing:
@@ -292,7 +292,7 @@ class SweepRun:
                 "and the same command resumes the sweep"
             ) from error
         finally:
-            _give_up(client, running)
+            self._end(client, running)
 
     def _groups(self, waiting: deque[tuple[str, Point]], threads: int, room: int) -> list[dict[str, Point]]:
         """The next points, grouped into tasks: several per task if points take little time, fewer towards the end."""
@@ -308,26 +308,26 @@ class SweepRun:
         return groups
 
     def _submit(self, client: Client, groups: list[dict[str, Point]]) -> list[Future[Any]]:
-        about = repr(self._conditions)
-        # Another name for what is done again: by the old one Dask may have the result that was no good.
-        names = [f"points-{hashlib.sha256(repr([about, self._num_again, *group]).encode()).hexdigest()}" for group in groups]
-        requests = [pickle.dumps(list(group.items())) for group in groups]
-        return list(client.map(compute_points, requests, conditions=self._conditions, key=names, pure=True))
+        names = [f"points-{self._name}-{self._num_tasks + number}" for number in range(len(groups))]
+        self._num_tasks += len(groups)
+        requests = [pickle.dumps(list(group.values())) for group in groups]
+        return list(client.map(compute_points, requests, conditions=self._conditions, run=self._name, key=names))
 
-    def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> list[str]:
-        """Keep outcomes; returns the keys of points to compute again, as another sweep that shared them has stopped them."""
-        again = []
+    def _keep(self, keys: list[str], outcomes: Sequence[Outcome]) -> None:
         for key, outcome in zip(keys, outcomes, strict=True):
-            if outcome.is_given_up:
-                again.append(key)
-                continue
             self._store.write(key, outcome, self._conditions)
             self.outcomes[key] = outcome
             self.warnings |= dict.fromkeys(outcome.warnings)
             del self.missing[key]
             self._num_failed += outcome.status in FAILED
             self._seconds.append(outcome.results.get("seconds", _TASK_S))
-        return again
+
+    def _end(self, client: Client, running: Iterable[Future[Any]]) -> None:
+        """End all computation of this run on the workers, and its processes there."""
+        if _is_connected(client):
+            with contextlib.suppress(OSError):
+                client.cancel(list(running))
+                client.run(end_run, self._name)
 
 
 def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[Any], list[Outcome] | Outcome | None]]:
@@ -355,6 +355,8 @@ def _unpacked(result: tuple[str, list[Outcome]]) -> list[Outcome]:
 def _failure(future: Future[Any]) -> Outcome:
     """Of a task that Dask has given up."""
     error = future.exception()
+    if isinstance(error, ConfigError):
+        raise error
     if isinstance(error, ImportError):
         raise ConfigError(f"a worker cannot load astra_tacos ({error}): install the same version there as here")
     return Outcome(DIED, f"{type(error).__name__}: {' '.join(str(error).split())}", {})
@@ -362,11 +364,3 @@ def _failure(future: Future[Any]) -> Outcome:
 
 def _is_connected(client: Client) -> bool:
     return str(client.status) == "running"
-
-
-def _give_up(client: Client, running: dict[Future[Any], list[str]]) -> None:
-    """Stop the computation of points that are no longer needed on all workers."""
-    if running and _is_connected(client):
-        with contextlib.suppress(OSError):
-            client.cancel(list(running))
-            client.run(stop_points, {key for keys in running.values() for key in keys})

@@ -294,8 +294,8 @@ def _columns(axes: Iterable[str]) -> list[str]:
 
 
 _Recipe = tuple[str, dict[str, Any], tuple[str, ...]]
-"""How to make the points whose axes set the same keys of `point`: one of `KINDS`; constant settings and defaults, by key; and the
-keys of the settings that differ between points, because axes set them or because they are expressions."""
+"""How to make the points whose axes set the same keys of `point`: `COLLECTIVE` or `WORKLOAD`; constant settings and defaults, by
+key; and the keys of the settings that differ between points, because axes set them or because they are expressions."""
 
 
 @dataclass(slots=True)

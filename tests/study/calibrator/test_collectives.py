@@ -139,6 +139,7 @@ CSV = "machine,nodes,gpus_per_node,collective,algorithm,size_bytes,time_us,time_
 LINE = "a,1,8,all_reduce,,8,1,1\n"
 WRONG_TABLES = {
     "collective,size_bytes\nall_reduce,8\n": ":1: has no column time_us, nodes, gpus_per_node, only collective, size_bytes",
+    CSV.replace("machine", "shape") + LINE: ":1: column shape, expected nodes and gpus_per_node: times on tori are not fitted",
     CSV.replace("time_inplace_us", "time_ms") + LINE: ":1: column time_ms, expected times in time_us",
     CSV + LINE + "a,1,8,all_reduce,,8\n": ":3: has 6 fields, the first line has 8",
     CSV + "a,1,8,all_reduce,,1.5,1,1\n": ":2: size_bytes is '1.5', expected a whole number",

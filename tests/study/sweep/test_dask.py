@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from types import SimpleNamespace
 
 import psutil
 import pytest
 from distributed import KilledWorker
-from helpers.sweeps import collective_point, nothing_left_behind, results, wait_for
+from helpers.sweeps import collective_point, nothing_left_behind, point_processes, results, wait_for
 
 from astra_tacos import ConfigError
-from astra_tacos.study.sweep.point import Conditions
+from astra_tacos.study.sweep.limits import compute_points, end_run
+from astra_tacos.study.sweep.point import Conditions, Outcome
 from astra_tacos.study.sweep.run_sweep import Progress, SweepRun, check_version, open_client
 from astra_tacos.study.sweep.store import Store
 
@@ -35,9 +38,9 @@ class DaskCluster:
         self._start("distributed.cli.dask_scheduler", *_LOOPBACK, "--port", "0", "--scheduler-file", str(about))
         self.address: str = json.loads(wait_for(lambda: about.exists() and about.read_text().rstrip(), "a scheduler"))["address"]
 
-    def add_worker(self):
-        """One with one thread, and no nanny that would start it again."""
-        options = (*_LOOPBACK, "--nthreads", "1", "--no-nanny", "--local-directory", str(self._folder))
+    def add_worker(self, nanny="--no-nanny"):
+        """One with one thread, by default without a nanny that would start it again."""
+        options = (*_LOOPBACK, "--nthreads", "1", nanny, "--local-directory", str(self._folder))
         return self._start("distributed.cli.dask_worker", self.address, *options)
 
     def stop(self):
@@ -180,19 +183,34 @@ def test_what_dask_gives_up_is_a_row(tmp_path, monkeypatch):
     assert list(SweepRun([collective_point()], store, Conditions()).missing) == list(run.outcomes)
 
 
-def test_what_another_sweep_gave_up_is_computed_again(tmp_path, monkeypatch):
-    from astra_tacos.study.sweep import guard
+def test_a_run_that_has_ended_computes_nothing_more_and_others_go_on():
+    request = pickle.dumps([collective_point()])
+    with nothing_left_behind():
+        end_run("over")
+        with pytest.raises(CancelledError):
+            compute_points(request, Conditions(), "over")
+        assert not point_processes()
+        compute_points(request, Conditions(), "going")
+        end_run("another")
+        assert len(point_processes()) == 1
+        end_run("going")
 
-    compute, given_up = guard._compute, []
 
-    def stopped_once(key, point, conditions):
-        if key not in given_up:
-            given_up.append(key)
-            guard.stop_points({key})  # as the worker is told by the other sweep, while this one waits for the same points
-        return compute(key, point, conditions)
+def test_a_worker_that_may_not_start_processes_is_an_error(cluster, tmp_path):
+    cluster.add_worker("--nanny")
+    store = Store(tmp_path / "sweep")
+    told = "a worker runs under a nanny of Dask, expected one that may start processes: start `dask worker` with --no-nanny"
+    with store.opened(b""), open_client(cluster.address, None) as client, pytest.raises(ConfigError, match=told):
+        SweepRun(points(), store, Conditions()).compute(client)
 
-    monkeypatch.setattr(guard, "_compute", stopped_once)
-    asked = [collective_point(n, seed=n) for n in range(3)]
-    run = swept(asked, Store(tmp_path / "sweep"))
-    assert sorted(given_up) == sorted(point.key for point in asked)
-    assert {outcome.status for outcome in run.outcomes.values()} == {"ok"}
+
+def test_the_time_that_is_left_follows_from_the_points_done(tmp_path):
+    store = Store(tmp_path / "sweep")
+    asked = [collective_point(seed=seed) for seed in range(6)]
+    with store.opened(b""):
+        assert SweepRun(asked, store, Conditions()).seconds_left(2) is None
+        for point, seconds in zip(asked, (1.0, 3.0), strict=False):
+            store.write(point.key, Outcome("ok", None, {"seconds": seconds, "verified": True}), Conditions())
+    run = SweepRun(asked, store, Conditions())
+    assert [run.seconds_left(workers) for workers in (1, 2, 4, 99)] == [8.0, 4.0, 2.0, 2.0]
+    assert SweepRun(asked[:2], store, Conditions()).seconds_left(1) == 0

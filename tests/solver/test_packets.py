@@ -1,4 +1,4 @@
-"""Schedules and orders of sends for the packet level, and what their replays take."""
+"""Orders of sends in traces, and what replays of packets take."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from helpers.schedules import schedule
 from astra_tacos.collective import make_collective
 from astra_tacos.export.chakra import order_of_traces, schedule_trace, timed_orders
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE, PACKET
-from astra_tacos.solver import packets
-from astra_tacos.solver.packet_search import order_for_packets, search_and_replay
+from astra_tacos.solver import clock, packets
 from astra_tacos.solver.packets import packet_level
+from astra_tacos.solver.solution import Request
+from astra_tacos.solver.solve import solve
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -31,13 +33,32 @@ def test_tokens_and_windows_take_the_same_where_links_queue():
         assert times == {made.collective_time_ns}
 
 
-def test_short_messages_go_by_tokens():
-    """Through a switch, a window waits for acknowledgements that come late; tokens take what is predicted."""
+@pytest.mark.parametrize(
+    ("blocks", "chunks", "order"),
+    [
+        ("Switch 8", 1, "tokens"),  # through a switch, a window waits for acknowledgements that come late
+        ("Switch 8", 32, "tokens"),
+        ("Ring 8", 32, "tokens"),
+        ("Ring 8", 1, "window"),
+        ("Mesh 8", 32, "window"),  # NPUs send unequally many
+    ],
+)
+@pytest.mark.parametrize("backend", [CONGESTION_AWARE, PACKET])
+def test_the_kind_of_links_and_the_time_of_a_chunk_set_the_order_for_every_backend(blocks, chunks, order, backend):
+    options = SearchOptions("tacos", chunks_per_npu=chunks, trials=1)
+    solution = solve(Request(config(blocks), "all-gather", 1 << 17, options=options, backend=backend))
+    assert solution.to_json()["link_order"] == order
+    assert order_of_traces(replace(solution.schedule, link_order="none")) == ("none", None)
+    links = tuple(LinkSpec(npu, (npu + step) % 8, 50.0, 500.0) for npu in range(8) for step in (1, 7))
+    graph = build_topology(NetworkConfig("g.yml", (), links))
+    on_graph = schedule(graph, "all-gather", 1 << 17, chunks, link_model="pipelined")
+    assert order_of_traces(on_graph) == ("window", None)
+
+
+def test_tokens_through_a_switch_take_what_is_predicted():
     network = config("Switch 8")
     made = search(build_topology(network), make_collective("all-gather", 8, 1 << 17, 32), SearchOptions("symmetric")).schedule
-    order = order_for_packets(made)
-    assert order == "tokens" and order_of_traces(made) == ("window", None)
-    assert packet_level(made, network, order).ratio < 1.05 < 1.3 < packet_level(made, network).ratio
+    assert packet_level(made, network).ratio < 1.05 < 1.3 < packet_level(replace(made, link_order="window"), network).ratio
 
 
 @pytest.mark.parametrize("block", ["Ring", "Switch"])
@@ -59,11 +80,14 @@ def test_too_many_packets_are_not_replayed(monkeypatch):
         packet_level(made, config("Ring 4"), most_packets=100)
 
 
-def test_replays_decide_on_the_packet_level_alone():
-    network = config("Switch 4")
-    net, what = build_topology(network), make_collective("all-to-all", 4, 1 << 16, 1)
-    queued = replace(OPTIONS, link_model="pipelined")
-    assert search_and_replay(CONGESTION_AWARE, network, net, what, queued)[1] is None
-    found, order = search_and_replay(PACKET, network, net, what, replace(OPTIONS, link_model="fastest"))
-    held = search_and_replay(PACKET, network, net, what, replace(OPTIONS, link_model="blocking"))
-    assert packet_level(found.schedule, network, order).time_ns <= packet_level(held[0].schedule, network, held[1]).time_ns
+def test_a_search_replays_no_packets(monkeypatch):
+    """`--backend packet` times the schedule that is made for links with queues, once."""
+    replayed = []
+    monkeypatch.setattr(clock, "packet_level", lambda *asked: replayed.append(asked[0]) or packet_level(*asked))
+    asked = Request(config("Ring 4"), "all-to-all", 1 << 16, options=OPTIONS)
+    queued, packets_of = solve(asked), solve(replace(asked, backend=PACKET))
+    for column in ("chunk", "channel", "start_ns", "end_ns"):
+        assert getattr(packets_of.schedule, column).tolist() == getattr(queued.schedule, column).tolist()
+    assert replayed == [packets_of.schedule]
+    level = packets_of.timed.level
+    assert level is not None and packets_of.timed.time_ns == level.time_ns != queued.timed.time_ns
