@@ -21,7 +21,6 @@ from astra_tacos.network.fabric.kinds import KINDS, make_fabric
 from astra_tacos.network.failures import draw_failures
 from astra_tacos.network.network_config import (
     NetworkConfig,
-    check_block_names,
     describe_dimensions,
     make_dimensions,
     read_network,
@@ -36,11 +35,12 @@ from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.model import Shape, link_gibps, npu_gbps
 from astra_tacos.study.sweep.axes import DERIVED, MARK, Field
 from astra_tacos.study.sweep.settings import naming, read_number
+from astra_tacos.support.documents import Value
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
 from astra_tacos.support.records import Keyed
-from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, list_value, mapping_value
+from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, mapping_value
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -199,10 +199,9 @@ class Networks:
         return self._files[path]
 
     def _of_dimensions(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
-        blocks = list_value(template["topology"], f"{where}.topology", "a list of one entry per dimension", 1)
-        check_block_names(f"{where}.topology", blocks, tuple(BUILDING_BLOCKS))
         key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
-        dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
+        document = Value(where, template)
+        dimensions = make_dimensions(document, document / "topology", tuple(BUILDING_BLOCKS), bandwidth_key=key)
         split = tuple(d.bandwidth_gibps if key == _PER_NPU else npu_gbps(d) for d in dimensions)
         if key == _PER_NPU:
             dimensions = tuple(replace(d, bandwidth_gibps=link_gibps(d.block, d.size, d.bandwidth_gibps)) for d in dimensions)

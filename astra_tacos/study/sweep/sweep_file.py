@@ -38,9 +38,10 @@ from astra_tacos.study.sweep.run_source import (
     read_run_source,
 )
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS, naming
+from astra_tacos.support.documents import read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression
-from astra_tacos.support.text_files import check_keys, describe, filled_text, mapping_value, read_yaml_mapping
+from astra_tacos.support.text_files import check_keys, describe, filled_text, mapping_value
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _KEYS = ("name", "point", "axes", "define", "where", "cost_model")
@@ -80,7 +81,7 @@ def _read_document(path: Path) -> Document:
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    document = read_yaml_mapping(path)
+    document = read_yaml(path).content
     check_keys(document, str(path), _KEYS)
     name = filled_text(document.get("name", path.stem), f"{path}: name", "one line of text")
     if not name.strip() or len(name) > 200 or "\n" in name:

@@ -237,7 +237,7 @@ point: {seed: = n + m}; axes: {n: [1]} | : point.seed 'n + m': found the name m,
 point: {seed: = n - 5}; axes: {n: [7, 3]} | : point.seed is -2, expected a whole number from 0 on (at n = 3)
 point: {seed: = 1 / n}; axes: {n: [0]} | : point.seed '1 / n': found a division by 0, expected another divisor (at n = 0)
 point: {network: *THREE}; axes: [{zip: {b0: [100, 400], b1: [300, 300]}}] |
-  : point.network: bandwidth_per_npu[2] is -100, expected a number of GB/s above 0 and at most
+  : point.network: bandwidth_per_npu[2] is -100, expected a number of GB/s, 1e-09 to
 define: [x] | : define is ['x'], expected a mapping of names to expressions
 define: {size: "1"} | : define.size: size is a key of point, expected another name
 define: {n: "1"}; axes: {n: [1]} | : define.n: s.yml: axes.n is called so, expected another name
