@@ -51,7 +51,7 @@ class _Mark:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of a document; as text its place: `net.yml:3:16: npus_count[1]`."""
+    """A value of a document; as text its place: `net.yml:2:18: npus_count[1]`."""
 
     source: str
     """The file, or what else the document is called."""
