@@ -12,7 +12,7 @@ what a message expects.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -49,7 +49,7 @@ class _Mark:
     parts: dict[str | int, _Mark] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """A value of a document; as text its place: `net.yml:2:18: npus_count[1]`."""
 
@@ -92,6 +92,18 @@ class Value:
         mark = (self / key).mark
         place = self._place(mark.key or (mark.line, mark.column) if mark else None)
         return ConfigError(f"{place} has the key {describe(key)}, expected {known}")
+
+    def check_keys(self, keys: Sequence[str]) -> None:
+        """Check that a mapping has no other keys.
+
+        Raises
+        ------
+        ConfigError
+            If it has other keys.
+        """
+        for key in self.content:
+            if key not in keys:
+                raise self.unknown(key, ", ".join(keys))
 
     @overload
     def decoded(self, kind: type[T]) -> T: ...

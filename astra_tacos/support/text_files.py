@@ -20,7 +20,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
@@ -130,7 +130,7 @@ def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
 
 
-def filled_text(value: object, where: str, expected: str) -> str:
+def filled_text(value: object, where: object, expected: str) -> str:
     """A value of a document that has to be a text, neither empty nor with zero bytes.
 
     Raises
@@ -154,7 +154,7 @@ def are_mappings(value: object) -> TypeGuard[dict[str, Any] | list[dict[str, Any
     return bool(values) and all(isinstance(entry, dict) for entry in values)
 
 
-def list_value(value: object, where: str, expected: str, least: int = 0) -> list[Any]:
+def list_value(value: object, where: object, expected: str, least: int = 0) -> list[Any]:
     """A value of a document that has to be a list, of `least` entries or more.
 
     Raises
@@ -167,7 +167,7 @@ def list_value(value: object, where: str, expected: str, least: int = 0) -> list
     return value
 
 
-def mapping_value(value: object, where: str, expected: str, least: int = 0) -> dict[str, Any]:
+def mapping_value(value: object, where: object, expected: str, least: int = 0) -> dict[str, Any]:
     """A value of a document that has to be a mapping, of `least` keys or more.
 
     Raises
@@ -178,19 +178,6 @@ def mapping_value(value: object, where: str, expected: str, least: int = 0) -> d
     if not isinstance(value, dict) or len(value) < least:
         raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
     return value
-
-
-def check_keys(mapping: Mapping[str, Any], where: str, keys: Sequence[str]) -> None:
-    """Check that a mapping has no other keys.
-
-    Raises
-    ------
-    ConfigError
-        If it has other keys.
-    """
-    for key in mapping:
-        if key not in keys:
-            raise ConfigError(f"{where} has the key {describe(key)}, expected {', '.join(keys)}")
 
 
 def describe(value: object) -> str:
