@@ -7,13 +7,16 @@ devices that add what comes to them, and copy what they have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, Struct
+
+from astra_tacos.support.documents import Value
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, is_whole, list_value, read_table, short_number
+from astra_tacos.support.text_files import describe, is_whole, read_table, short_number
 from astra_tacos.support.units import format_size, parse_size
 
 COLUMNS = ("src", "dst", "bandwidth", "latency")
@@ -94,7 +97,6 @@ def node_table_lines(num_npus: int, forwarding: Sequence[ForwardingDevice]) -> I
 
 
 ALL = "all"
-_KEYS = ("devices", "window", "ports", "reduction_ns")
 _MOST = 1 << 40
 
 
@@ -145,15 +147,29 @@ def reducing_text(devices: Sequence[ReducingDevice]) -> str:
     return f"[ {', '.join(entries)} ]"
 
 
-def read_reducing(
-    path: Path, value: object, every: Callable[[], Sequence[int]], first: int, end: int
-) -> tuple[ReducingDevice, ...]:
+_ID_LIST = Annotated[list[Any], Meta(min_length=1)]
+_Ids = Annotated[
+    Literal["all"] | Annotated[list[Any], Meta(min_length=1)],
+    Meta(description=f"{ALL} or a list of ids of devices after the NPUs"),
+]
+
+
+def _whole(unit: str, least: int) -> Meta:
+    return Meta(ge=least, le=_MOST, description=f"a whole number of {unit}, {least} to {_MOST}")
+
+
+class _Reducing(Struct, frozen=True, forbid_unknown_fields=True):
+    devices: _Ids
+    window: Annotated[int | str | None, Meta(description="a size, as 256KiB")] = None
+    ports: Annotated[int, _whole("ports", 2)] | None = None
+    reduction_ns: Annotated[int, _whole("ns", 0)] | None = None
+
+
+def read_reducing(value: Value, every: Callable[[], Sequence[int]], first: int, end: int) -> tuple[ReducingDevice, ...]:
     """The devices that the key lists, by id.
 
     Parameters
     ----------
-    path
-        The network file, for messages.
     value
         What the key has: `all`, a list of ids, a mapping of `devices` (one of these two), `window`, `ports` and `reduction_ns`,
         or a list of such mappings.
@@ -167,21 +183,19 @@ def read_reducing(
     ConfigError
         If it is something else, or names a device twice or one that is no such device.
     """
-    key = "astra_tacos.reducing"
-    entries = value if isinstance(value, list) and any(isinstance(entry, dict) for entry in value) else [value]
+    content = value.content
+    is_list = isinstance(content, list) and any(isinstance(entry, dict) for entry in content)
     found: dict[int, ReducingDevice] = {}
-    for index, entry in enumerate(entries):
-        where = f"{path}: {key}[{index}]" if entries is value else f"{path}: {key}"
-        settings = entry if isinstance(entry, dict) else {"devices": entry}
-        if not set(settings) <= set(_KEYS) or "devices" not in settings:
-            raise ConfigError(f"{where} is {describe(settings)}, expected devices and none or more of {', '.join(_KEYS[1:])}")
-        limits = _limits(where, settings)
-        for device in _ids(where, settings["devices"], every, first, end):
+    for entry in [value / index for index in range(len(content))] if is_list else [value]:
+        has_limits = isinstance(entry.content, dict)
+        settings = entry.decoded(_Reducing) if has_limits else _Reducing(entry.decoded(_Ids))
+        limits = _window(entry / "window", settings.window), settings.ports, settings.reduction_ns or 0
+        for device in _devices(entry / "devices" if has_limits else entry, every, first, end):
             if device in found:
-                raise ConfigError(f"{where} names device {device} again, expected each once")
+                raise ConfigError(f"{entry} names device {device} again, expected each once")
             found[device] = ReducingDevice(device, *limits)
     if not found:
-        raise ConfigError(f"{path}: {key} names no device, expected switches of the network")
+        raise ConfigError(f"{value} names no device, expected switches of the network")
     return tuple(found[device] for device in sorted(found))
 
 
@@ -206,35 +220,27 @@ def check_reducing(source: str, devices: Sequence[ReducingDevice], first: int, e
                 raise ConfigError(f"{source}: {name} of device {each.device} is {value}, expected {least} to {_MOST}")
 
 
-def _ids(where: str, value: object, every: Callable[[], Sequence[int]], first: int, end: int) -> Sequence[int]:
-    if value == ALL:
+def _devices(ids: Value, every: Callable[[], Sequence[int]], first: int, end: int) -> Sequence[int]:
+    if ids.content == ALL:
         return every()
-    ids = list_value(value, where, f"{ALL} or a list of ids, {_range(first, end)}", 1)
-    for device in ids:
+    devices: list[int] = ids.content
+    for at, device in enumerate(devices):
         if not is_whole(device, first, end - 1):
-            raise ConfigError(f"{where} names {describe(device)}, expected {_range(first, end)}")
-    return ids
+            raise (ids / at).unlike(_range(first, end))
+    return devices
 
 
 def _range(first: int, end: int) -> str:
     return f"devices after the NPUs, {first} to {end - 1}" if end > first else "a network with switches, which this has none of"
 
 
-def _limits(where: str, settings: Mapping[str, Any]) -> tuple[int | None, int | None, int]:
-    window = settings.get("window")
-    if window is not None:
-        try:
-            window = parse_size(str(window))
-        except ConfigError:
-            raise ConfigError(f"{where}: window is {describe(window)}, expected a size, as 256KiB") from None
-    window = _whole(where, "window", window, 1, "bytes")
-    ports = _whole(where, "ports", settings.get("ports"), 2, "ports")
-    return window, ports, _whole(where, "reduction_ns", settings.get("reduction_ns"), 0, "ns") or 0
-
-
-def _whole(where: str, key: str, value: object, least: int, unit: str) -> int | None:
-    if value is None:
+def _window(place: Value, window: int | str | None) -> int | None:
+    if window is None:
         return None
-    if not is_whole(value, least, _MOST):
-        raise ConfigError(f"{where}: {key} is {describe(value)}, expected a whole number of {unit}, {least} to {_MOST}")
-    return value
+    try:
+        size = parse_size(str(window))
+    except ConfigError:
+        raise place.unlike("a size, as 256KiB") from None
+    if not 1 <= size <= _MOST:
+        raise place.unlike(f"1 to {_MOST} bytes")
+    return size

@@ -9,11 +9,13 @@ Writing of networks as the YAML that `read_network` and ASTRA-sim read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS, building_block
 from astra_tacos.network.blocks.building_block import BuildingBlock
@@ -30,26 +32,16 @@ from astra_tacos.network.devices import (
     reducing_text,
 )
 from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
+from astra_tacos.support.documents import Value, filled, read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import refuse_infragraph, text_of
-from astra_tacos.support.text_files import (
-    check_keys,
-    describe,
-    filled_text,
-    finite_number,
-    is_whole,
-    list_value,
-    mapping_value,
-    read_yaml_mapping,
-    short_number,
-)
+from astra_tacos.support.text_files import describe, short_number
 
 MAX_NPUS = 2_000_000
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
 MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""
-_EXTENSION_KEYS = ("topology", "failed_links", "link_overrides", "links", "switches", "nodes", "reducing", "error")
-_OVERRIDE_KEYS = ("src", "dst", "bandwidth", "latency")
+_EXTENSION = "astra_tacos"
 _CUSTOM = "Custom"
 _TOPOLOGY_FILE = "topology_file"
 
@@ -149,37 +141,83 @@ def read_network(path: str | Path) -> NetworkConfig:
         One line that names the file, the key, what was found and what was expected.
     """
     path = Path(path)
-    document = read_yaml_mapping(path)
-    refuse_infragraph(path, document)
-    for key in document:
-        if key != "astra_tacos" and get_close_matches(key.lower(), ("astra_tacos",), cutoff=0.8):
-            raise ConfigError(f"{path}: has the key {describe(key)}, expected astra_tacos")
-    extension = mapping_value(document.get("astra_tacos", {}), f"{path}: astra_tacos", "a mapping")
-    check_keys(extension, f"{path}: astra_tacos", _EXTENSION_KEYS)
-    failed_links = _failed_links(path, extension)
-    overrides = _link_overrides(path, extension)
-    if "links" in extension:
+    document = read_yaml(path)
+    refuse_infragraph(path, document.content)
+    for key in document.content:
+        if key != _EXTENSION and get_close_matches(key.lower(), (_EXTENSION,), cutoff=0.8):
+            raise document.unknown(key, _EXTENSION)
+    given, extension = document.decoded(_NetworkFile).astra_tacos, document / _EXTENSION
+    network = NetworkConfig(
+        text_of(path),
+        failed_links=_failed_links(extension / "failed_links", given),
+        link_overrides=_link_overrides(extension / "link_overrides", given),
+        error=given.error or None,
+    )
+    topology_file = topology_file_of(document)
+    if given.links:
         if "topology" in extension:
-            raise ConfigError(f"{path}: astra_tacos gives both links and topology, expected one of them")
-        links = _explicit_links(path, extension["links"], may_be_parallel="switches" in extension or "nodes" in extension)
-        forwarding = _forwarding(path, extension, links)
-        _check_count(path, document, links, len(forwarding), "astra_tacos.links")
-        network = NetworkConfig(text_of(path), (), links, failed_links, overrides, forwarding=forwarding)
-        return _with_reducing(path, extension, replace(network, error=_error(path, extension)))
-    for key in ("switches", "nodes"):
-        if key in extension:
-            raise ConfigError(f"{path}: astra_tacos has the key '{key}' without links, expected both")
-    topology_file = topology_file_of(path, document)
-    if topology_file is not None:
+            raise ConfigError(f"{extension} gives both links and topology, expected one of them")
+        links = _explicit_links(path.parent / given.links, may_be_parallel=given.switches is not UNSET or bool(given.nodes))
+        forwarding = _forwarding(path, extension, given, links)
+        _check_count(document, links, len(forwarding), extension / "links")
+        network = replace(network, links=links, forwarding=forwarding)
+    elif given.switches is not UNSET or given.nodes:
+        lonely = "nodes" if given.switches is UNSET else "switches"
+        raise ConfigError(f"{extension} has the key '{lonely}' without links, expected both")
+    elif topology_file is not None:
         graph = _read_graph(path, document, topology_file)
-        network = replace(graph, failed_links=failed_links, link_overrides=overrides, error=_error(path, extension))
-        return _with_reducing(path, extension, network)
-    dimensions = _dimensions(path, document, extension)
-    network = NetworkConfig(text_of(path), dimensions, (), failed_links, overrides, error=_error(path, extension))
-    return _with_reducing(path, extension, network)
+        network = replace(network, links=graph.links, forwarding=graph.forwarding)
+    else:
+        network = replace(network, dimensions=_dimensions(document))
+    return _with_reducing(extension, network) if "reducing" in extension else network
 
 
-def topology_file_of(path: Path, document: Mapping[str, Any]) -> str | None:
+_Bandwidth = Annotated[
+    float,
+    Meta(
+        ge=MIN_BANDWIDTH_GIBPS,
+        le=MAX_BANDWIDTH_GIBPS,
+        description=f"a number of GB/s, {MIN_BANDWIDTH_GIBPS:g} to {MAX_BANDWIDTH_GIBPS:g}",
+    ),
+]
+_Latency = Annotated[float, Meta(ge=0, le=MAX_LATENCY_NS, description=f"a number of ns, 0 to {MAX_LATENCY_NS:g}")]
+_Size = Annotated[int, Meta(ge=2, description="a whole number above 1")]
+_Device = Annotated[int, Meta(ge=0, description="a device id, 0 or more")]
+_Ends = Annotated[tuple[_Device, _Device], Meta(description="[src, dst]")]
+_OF_DIMENSIONS = Meta(min_length=1, description="a list of one entry per dimension")
+_List = Annotated[list[Any], _OF_DIMENSIONS]
+
+
+class _Override(Struct, frozen=True, forbid_unknown_fields=True):
+    src: _Device
+    dst: _Device
+    bandwidth: _Bandwidth | UnsetType = UNSET
+    latency: _Latency | UnsetType = UNSET
+
+
+_OVERRIDE = Meta(description="{src, dst, bandwidth and/or latency}")
+
+
+class _Extension(Struct, frozen=True, forbid_unknown_fields=True):
+    topology: Any = UNSET
+    failed_links: Annotated[tuple[_Ends, ...], Meta(description="a list of [src, dst]")] = ()
+    link_overrides: Annotated[tuple[Annotated[_Override, _OVERRIDE], ...], Meta(description="a list of mappings")] = ()
+    links: Annotated[str, filled("the path of a CSV file")] | UnsetType = UNSET
+    switches: Annotated[int, Meta(ge=0, le=MAX_NPUS - 1, description="the number of devices that only forward")] | UnsetType = (
+        UNSET
+    )
+    nodes: Annotated[str, filled("the path of a CSV file")] | UnsetType = UNSET
+    reducing: Any = UNSET
+    error: Annotated[float, Meta(gt=0, le=1e300, description="a share like 0.06")] | UnsetType = UNSET
+
+
+class _NetworkFile(Struct, frozen=True):
+    """What is checked before the form of the network is known; ASTRA-sim ignores unknown keys."""
+
+    astra_tacos: Annotated[_Extension, Meta(description="a mapping")] = _Extension()
+
+
+def topology_file_of(document: Value) -> str | None:
     """The ns-3 topology that a network file names in place of dimensions: `topology: [ Custom ]` with `topology_file`.
 
     Some branches of ASTRA-sim read this form, stock ASTRA-sim does not. Blocks or links of the key `astra_tacos` go first.
@@ -189,48 +227,35 @@ def topology_file_of(path: Path, document: Mapping[str, Any]) -> str | None:
     ConfigError
         If a file has one of the two keys only.
     """
-    extension = document.get("astra_tacos", {})
+    extension, topology, file = document / _EXTENSION, document / "topology", document / _TOPOLOGY_FILE
     if "links" in extension or "topology" in extension:
         return None
-    if document.get("topology") == [_CUSTOM]:
-        expected = "the path of an ns-3 topology, as topology is [ Custom ]"
-        return filled_text(document.get(_TOPOLOGY_FILE), f"{path}: {_TOPOLOGY_FILE}", expected)
+    if topology.content == [_CUSTOM]:
+        path: str = file.decoded(Annotated[str, filled("the path of an ns-3 topology, as topology is [ Custom ]")])
+        return path
     if _TOPOLOGY_FILE in document:
-        found = describe(document.get("topology"))
-        raise ConfigError(f"{path}: topology is {found} beside {_TOPOLOGY_FILE}, expected [ {_CUSTOM} ]")
+        raise topology.unlike(f"[ {_CUSTOM} ] beside {_TOPOLOGY_FILE}")
     return None
 
 
-def _read_graph(path: Path, document: Mapping[str, Any], topology_file: str) -> NetworkConfig:
+def _read_graph(path: Path, document: Value, topology_file: str) -> NetworkConfig:
     """The graph of an ns-3 topology; `bandwidth` and `latency` of the network file stand for nothing in it."""
     from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
 
     graph = read_ns3_topology(path.parent / topology_file)
-    _check_count(path, document, graph.links, len(graph.forwarding), _TOPOLOGY_FILE)
-    return replace(graph, source=text_of(path))
+    _check_count(document, graph.links, len(graph.forwarding), document / _TOPOLOGY_FILE)
+    return graph
 
 
-def _error(path: Path, extension: Mapping[str, Any]) -> float | None:
-    """The share by which measured times are off."""
-    if "error" not in extension:
-        return None
-    error = finite_number(extension["error"])
-    if error is None or error <= 0:
-        raise ConfigError(f"{path}: astra_tacos.error is {describe(extension['error'])}, expected a share like 0.06")
-    return error
-
-
-def _with_reducing(path: Path, extension: Mapping[str, Any], network: NetworkConfig) -> NetworkConfig:
+def _with_reducing(extension: Value, network: NetworkConfig) -> NetworkConfig:
     """The network with the devices that add and copy."""
-    if "reducing" not in extension:
-        return network
     first, others = network.num_npus, network.num_others
 
     def switches() -> list[int]:
         kinds = [device.kind for device in network.forwarding] or [SWITCH_KIND] * others
         return [first + at for at, kind in enumerate(kinds) if kind == SWITCH_KIND]
 
-    return replace(network, reducing=read_reducing(path, extension["reducing"], switches, first, first + others))
+    return replace(network, reducing=read_reducing(extension / "reducing", switches, first, first + others))
 
 
 def configured(network: NetworkConfig, ns3_path: str | Path | None) -> NetworkConfig:
@@ -244,29 +269,26 @@ def configured(network: NetworkConfig, ns3_path: str | Path | None) -> NetworkCo
     return network if ns3_path is None else replace(network, ns3=read_ns3_config(ns3_path))
 
 
-def _dimensions(path: Path, document: Mapping[str, Any], extension: Mapping[str, Any]) -> tuple[Dimension, ...]:
-    if "topology" in extension:
-        topology_key, blocks = "astra_tacos.topology", _list(path, extension, "topology", "astra_tacos.")
-        check_block_names(f"{path}: {topology_key}", blocks, tuple(BUILDING_BLOCKS))
-    else:
-        topology_key, blocks = "topology", _list(path, document, "topology")
-        check_block_names(f"{path}: {topology_key}", blocks, ASTRA_SIM_BLOCKS)
-    return make_dimensions(path, document, blocks, topology_key)
+def _dimensions(document: Value) -> tuple[Dimension, ...]:
+    own = document / _EXTENSION / "topology"
+    if own.content is not UNSET:
+        return make_dimensions(document, own, tuple(BUILDING_BLOCKS))
+    return make_dimensions(document, document / "topology", ASTRA_SIM_BLOCKS)
 
 
-def check_block_names(where: str, blocks: Sequence[object], names: Sequence[str]) -> None:
+def check_block_names(blocks: Value, names: Sequence[str]) -> None:
     """Check that each entry of a list is one of some names of building blocks.
 
     Raises
     ------
     ConfigError
-        If not; `where` is what the list is called.
+        If not.
     """
-    for index, block in enumerate(blocks):
+    for index, block in enumerate(blocks.content):
         if block not in tuple(names):
             known = block in tuple(BUILDING_BLOCKS)
             hint = " (blocks that ASTRA-sim lacks belong in astra_tacos.topology)" if known else ""
-            raise ConfigError(f"{where}[{index}] is {describe(block)}, expected {' or '.join(names)}{hint}")
+            raise (blocks / index).unlike(f"{' or '.join(names)}{hint}")
 
 
 def check_block_sizes(source: str, dimensions: Sequence[Dimension]) -> None:
@@ -277,11 +299,16 @@ def check_block_sizes(source: str, dimensions: Sequence[Dimension]) -> None:
     ConfigError
         If not; `source` is the file that they are from.
     """
-    check_block_names(f"{source}: astra_tacos.topology", [dimension.block for dimension in dimensions], tuple(BUILDING_BLOCKS))
+    blocks = [dimension.block for dimension in dimensions]
+    check_block_names(Value(source, blocks, "astra_tacos.topology"), tuple(BUILDING_BLOCKS))
     for index, dimension in enumerate(dimensions):
-        expected = dimension.building_block.expected_size(dimension.size)
-        if expected is not None:
-            raise ConfigError(f"{source}: npus_count[{index}] is {dimension.size}, expected {expected} for a {dimension.block}")
+        _check_size(Value(source, dimension.size, f"npus_count[{index}]"), dimension.block)
+
+
+def _check_size(size: Value, block: str) -> None:
+    expected = building_block(block).expected_size(size.content)
+    if expected is not None:
+        raise size.unlike(f"{expected} for a {block}")
 
 
 def check_values(network: NetworkConfig) -> None:
@@ -303,146 +330,106 @@ def check_values(network: NetworkConfig) -> None:
     for index, dimension in enumerate(network.dimensions):
         if dimension.size < 1:
             raise ConfigError(f"{source}: npus_count[{index}] is {dimension.size}, expected at least 1")
-        _bandwidth(source, f"bandwidth[{index}]", dimension.bandwidth_gibps)
-        _latency(source, f"latency[{index}]", dimension.latency_ns)
+        _bandwidth(Value(source, dimension.bandwidth_gibps, f"bandwidth[{index}]"))
+        _latency(Value(source, dimension.latency_ns, f"latency[{index}]"))
     for key, links, is_override in (("links", network.links, False), ("link_overrides", network.link_overrides, True)):
         for index, link in enumerate(links):
             where = f"astra_tacos.{key}[{index}]"
             if min(link.src, link.dst) < 0 or link.src == link.dst:
                 raise ConfigError(f"{source}: {where} is {link.src} -> {link.dst}, expected two devices, 0 or more")
             if not (is_override and link.bandwidth_gibps is None):
-                _bandwidth(source, f"{where}.bandwidth", link.bandwidth_gibps)
+                _bandwidth(Value(source, link.bandwidth_gibps, f"{where}.bandwidth"))
             if not (is_override and link.latency_ns is None):
-                _latency(source, f"{where}.latency", link.latency_ns)
+                _latency(Value(source, link.latency_ns, f"{where}.latency"))
 
 
 def make_dimensions(
-    path: str | Path,
-    document: Mapping[str, Any],
-    blocks: Sequence[str],
-    topology_key: str = "topology",
-    bandwidth_key: str = "bandwidth",
+    document: Value, blocks: Value, names: Sequence[str], bandwidth_key: str = "bandwidth"
 ) -> tuple[Dimension, ...]:
     """Dimensions of these blocks, with the sizes, bandwidths and latencies that a mapping lists.
 
     Parameters
     ----------
-    path
-        What to call the mapping in messages.
     document
-        Content of the network file.
+        The mapping.
     blocks
-        Names of building blocks.
-    topology_key, bandwidth_key
-        Where the blocks came from, and where bandwidths are found.
+        The list of building blocks.
+    names
+        Which of them there may be.
+    bandwidth_key
+        Where bandwidths are found.
 
     Raises
     ------
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    lists = {key: _list(path, document, key) for key in ("npus_count", bandwidth_key, "latency")}
-    for key, values in lists.items():
-        if len(values) != len(blocks):
-            raise ConfigError(f"{path}: {key} has {_entries(values)}, {topology_key} has {len(blocks)}")
-    sizes = _sizes(path, lists["npus_count"])
-    bandwidths = [_bandwidth(path, f"{bandwidth_key}[{i}]", value) for i, value in enumerate(lists[bandwidth_key])]
-    latencies = [_latency(path, f"latency[{i}]", value) for i, value in enumerate(lists["latency"])]
-    dimensions = tuple(Dimension(*row) for row in zip(blocks, sizes, bandwidths, latencies, strict=True))
-    check_block_sizes(str(path), dimensions)
-    return dimensions
-
-
-def _list(path: str | Path, mapping: Mapping[str, Any], key: str, prefix: str = "") -> list[Any]:
-    expected = "a list of one entry per dimension"
-    if key not in mapping:
-        raise ConfigError(f"{path}: {prefix}{key} is missing, expected {expected}")
-    return list_value(mapping[key], f"{path}: {prefix}{key}", expected, 1)
+    blocks.decoded(_List)
+    check_block_names(blocks, names)
+    lists = [document / key for key in ("npus_count", bandwidth_key, "latency")]
+    for each in lists:
+        if len(each.decoded(_List)) != len(blocks.content):
+            raise ConfigError(f"{each} has {_entries(each.content)}, {blocks.keys} has {len(blocks.content)}")
+    sizes = _sizes(lists[0])
+    bandwidths, latencies = lists[1].decoded(list[_Bandwidth]), lists[2].decoded(list[_Latency])
+    for index, block in enumerate(blocks.content):
+        _check_size(lists[0] / index, block)
+    return tuple(
+        Dimension(block, size, gibps, abs(ns))  # -0.0
+        for block, size, gibps, ns in zip(blocks.content, sizes, bandwidths, latencies, strict=True)
+    )
 
 
 def _entries(values: list[Any]) -> str:
     return f"{len(values)} {'entry' if len(values) == 1 else 'entries'}"
 
 
-def _sizes(path: str | Path, values: Sequence[object]) -> list[int]:
-    sizes = [_size(path, index, value) for index, value in enumerate(values)]
+def _sizes(place: Value) -> list[int]:
+    sizes: list[int] = place.decoded(Annotated[list[_Size], _OF_DIMENSIONS])
     num_npus = 1
     for size in sizes:
         num_npus *= size
         if num_npus > MAX_NPUS:  # before the product has more digits than can be shown
-            raise ConfigError(f"{path}: npus_count gives at least {num_npus:,} NPUs, expected at most {MAX_NPUS:,}")
+            raise ConfigError(f"{place} gives at least {num_npus:,} NPUs, expected at most {MAX_NPUS:,}")
     return sizes
 
 
-def _size(path: str | Path, index: int, value: object) -> int:
-    if not is_whole(value, 2, math.inf):
-        raise ConfigError(f"{path}: npus_count[{index}] is {describe(value)}, expected a whole number above 1")
-    return value
+def _bandwidth(value: Value) -> float:
+    """The bandwidth that a field of a table, or a number of a program, stands for."""
+    return value.as_decimal().decoded(_Bandwidth)
 
 
-def _bandwidth(path: str | Path, key: str, value: object) -> float:
-    number = finite_number(value)
-    if number is None or not MIN_BANDWIDTH_GIBPS <= number <= MAX_BANDWIDTH_GIBPS:
-        least = f"at least {MIN_BANDWIDTH_GIBPS:g}" if number is not None and number > 0 else "above 0"
-        raise ConfigError(
-            f"{path}: {key} is {describe(value)}, expected a number of GB/s {least} and at most {MAX_BANDWIDTH_GIBPS:g}"
-        )
-    return number
+def _latency(value: Value) -> float:
+    return abs(value.as_decimal().decoded(_Latency))
 
 
-def _latency(path: str | Path, key: str, value: object) -> float:
-    number = finite_number(value)
-    if number is None or not 0 <= number <= MAX_LATENCY_NS:
-        most = f" and at most {MAX_LATENCY_NS:g}" if number is not None and number > 0 else ""
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number of ns, 0 or more{most}")
-    return abs(number)  # -0.0
-
-
-def _device(path: Path, key: str, value: object) -> int:
-    if not is_whole(value, 0, math.inf):
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a device id, 0 or more")
-    return value
-
-
-def _failed_links(path: Path, extension: Mapping[str, Any]) -> tuple[tuple[int, int], ...]:
-    where = f"{path}: astra_tacos.failed_links"
-    pairs = list_value(extension.get("failed_links", []), where, "a list of [src, dst]")
+def _failed_links(place: Value, given: _Extension) -> tuple[tuple[int, int], ...]:
     failed: dict[tuple[int, int], None] = {}
-    for index, pair in enumerate(pairs):
-        key = f"astra_tacos.failed_links[{index}]"
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise ConfigError(f"{path}: {key} is {describe(pair)}, expected [src, dst]")
-        ends = (_device(path, key, pair[0]), _device(path, key, pair[1]))
+    for index, ends in enumerate(given.failed_links):
         if ends in failed:
-            raise ConfigError(f"{path}: {key} is [{ends[0]}, {ends[1]}] again, expected each link once")
+            raise ConfigError(f"{place / index} is [{ends[0]}, {ends[1]}] again, expected each link once")
         failed[ends] = None
     return tuple(failed)
 
 
-def _link_overrides(path: Path, extension: Mapping[str, Any]) -> tuple[LinkSpec, ...]:
-    where = f"{path}: astra_tacos.link_overrides"
-    entries = list_value(extension.get("link_overrides", []), where, "a list of mappings")
+def _link_overrides(place: Value, given: _Extension) -> tuple[LinkSpec, ...]:
     overrides: dict[tuple[int, int], LinkSpec] = {}
-    for index, entry in enumerate(entries):
-        key = f"astra_tacos.link_overrides[{index}]"
-        expected = "expected {src, dst, bandwidth and/or latency}"
-        if not isinstance(entry, dict) or not {"src", "dst"} < set(entry) or not set(entry) <= set(_OVERRIDE_KEYS):
-            raise ConfigError(f"{path}: {key} is {describe(entry)}, {expected}")
-        ends = (_device(path, f"{key}.src", entry["src"]), _device(path, f"{key}.dst", entry["dst"]))
-        bandwidth = _bandwidth(path, f"{key}.bandwidth", entry["bandwidth"]) if "bandwidth" in entry else None
-        latency = _latency(path, f"{key}.latency", entry["latency"]) if "latency" in entry else None
+    for index, each in enumerate(given.link_overrides):
+        if each.bandwidth is UNSET and each.latency is UNSET:
+            raise (place / index).unlike(str(_OVERRIDE.description))
+        ends = each.src, each.dst
         if ends in overrides:
-            raise ConfigError(f"{path}: {key} is for {ends[0]} -> {ends[1]} again, expected each link once")
-        overrides[ends] = LinkSpec(*ends, bandwidth, latency)
+            raise ConfigError(f"{place / index} is for {ends[0]} -> {ends[1]} again, expected each link once")
+        latency = None if each.latency is UNSET else abs(each.latency)
+        overrides[ends] = LinkSpec(*ends, None if each.bandwidth is UNSET else each.bandwidth, latency)
     return tuple(overrides.values())
 
 
-def _explicit_links(path: Path, value: object, *, may_be_parallel: bool) -> tuple[LinkSpec, ...]:
-    table = path.parent / filled_text(value, f"{path}: astra_tacos.links", "the path of a CSV file")
+def _explicit_links(table: Path, *, may_be_parallel: bool) -> tuple[LinkSpec, ...]:
     links: list[LinkSpec] = []
     seen: dict[tuple[int, int], int] = {}
     for line, (src, dst, bandwidth, latency) in read_link_table(table):
-        where = Path(f"{table}:{line}")
+        where = f"{table}:{line}"
         ends = (_npu(where, "src", src), _npu(where, "dst", dst))
         if ends[0] == ends[1]:
             raise ConfigError(f"{where}: the link leads from device {ends[0]} to itself, expected two devices")
@@ -451,43 +438,39 @@ def _explicit_links(path: Path, value: object, *, may_be_parallel: bool) -> tupl
                 f"{where}: link {ends[0]} -> {ends[1]} was given in line {seen[ends]}, expected one (with the summed bandwidth)"
             )
         seen[ends] = line
-        links.append(LinkSpec(*ends, _bandwidth(where, "bandwidth", bandwidth), _latency(where, "latency", latency)))
+        gibps, ns = _bandwidth(Value(where, bandwidth, "bandwidth")), _latency(Value(where, latency, "latency"))
+        links.append(LinkSpec(*ends, gibps, ns))
     if not links:
         raise ConfigError(f"{table}: no links, expected a header and one link a line")
     return tuple(links)
 
 
-def _forwarding(path: Path, extension: Mapping[str, Any], links: Sequence[LinkSpec]) -> tuple[ForwardingDevice, ...]:
+def _forwarding(path: Path, extension: Value, given: _Extension, links: Sequence[LinkSpec]) -> tuple[ForwardingDevice, ...]:
     """The devices that only forward: the last ones, as many as `switches` says or the table `nodes` lists."""
-    count = extension.get("switches")
-    if "switches" in extension and not is_whole(count, 0, MAX_NPUS - 1):
-        raise ConfigError(f"{path}: astra_tacos.switches is {describe(count)}, expected the number of devices that only forward")
+    count = None if given.switches is UNSET else given.switches
     num_devices = 1 + max(max(link.src, link.dst) for link in links)
-    if "nodes" not in extension:
+    if not given.nodes:
         if count is not None and count > num_devices - 2:
-            raise ConfigError(f"{path}: astra_tacos.switches is {count:,} of {num_devices:,} devices, expected at least 2 NPUs")
+            raise ConfigError(f"{extension / 'switches'} is {count:,} of {num_devices:,} devices, expected at least 2 NPUs")
         return (ForwardingDevice(),) * (count or 0)
-    table = filled_text(extension["nodes"], f"{path}: astra_tacos.nodes", "the path of a CSV file")
-    forwarding = read_node_table(path.parent / table, num_devices)
+    forwarding = read_node_table(path.parent / given.nodes, num_devices)
     if count is not None and count != len(forwarding):
-        raise ConfigError(f"{path}: astra_tacos.switches is {count:,}, but {table} lists {len(forwarding):,} that are no NPUs")
+        found = f"{count:,}, but {given.nodes} lists {len(forwarding):,} that are no NPUs"
+        raise ConfigError(f"{extension / 'switches'} is {found}, expected the same number")
     return forwarding
 
 
-def _check_count(path: Path, document: Mapping[str, Any], links: Sequence[LinkSpec], num_forwarding: int, key: str) -> None:
+def _check_count(document: Value, links: Sequence[LinkSpec], num_forwarding: int, key: Value) -> None:
     """Check that the NPUs of the links, which a key gives, are those of `npus_count`, where it is given."""
     if "npus_count" not in document:
         return
-    sizes = _sizes(path, _list(path, document, "npus_count"))
-    count, found = math.prod(sizes), 1 + max(max(link.src, link.dst) for link in links) - num_forwarding
+    count, found = math.prod(_sizes(document / "npus_count")), 1 + max(max(link.src, link.dst) for link in links) - num_forwarding
     if count != found:
-        hint = " (astra_tacos.switches says how many devices after the NPUs only forward)" if key != _TOPOLOGY_FILE else ""
-        raise ConfigError(
-            f"{path}: {key} has NPUs 0 to {found - 1}, npus_count gives {count:,}, expected the same NPUs in both{hint}"
-        )
+        hint = " (astra_tacos.switches says how many devices after the NPUs only forward)" if key.keys != _TOPOLOGY_FILE else ""
+        raise ConfigError(f"{key} has NPUs 0 to {found - 1}, npus_count gives {count:,}, expected the same NPUs in both{hint}")
 
 
-def _npu(where: Path, key: str, text: str) -> int:
+def _npu(where: str, key: str, text: str) -> int:
     npu = short_number(text)
     if not 0 <= npu < MAX_NPUS:
         raise ConfigError(f"{where}: {key} is {describe(text)}, expected a device id of 0 to {MAX_NPUS - 1}")

@@ -11,19 +11,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from astra_tacos.network.composition import restricted
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.arrays import Bools, Ints
+from astra_tacos.support.documents import read_yaml
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import check_keys, describe, is_whole, list_value, read_yaml_mapping
 
-_KEYS = ("chunks", "allow", "forbid", "relays")
-_RELAY_KEYS = ("dimension", "senders", "receivers")
 _MOST_CHUNKS = 4096
+_Number = Annotated[int, Meta(ge=0, description="a number from 0 on")]
+_Places = Annotated[frozenset[_Number], Meta(min_length=1, description="a list of places in a node, from 0 on")]
+_Link = Annotated[tuple[_Number, _Number], Meta(description="[src, dst]")]
+_Links = Annotated[frozenset[_Link], Meta(description="a list of [src, dst]")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,22 @@ class Relay:
     dimension: int
     senders: frozenset[int] | None
     receivers: frozenset[int] | None
+
+
+class _RelayEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    dimension: _Number
+    senders: _Places | UnsetType = UNSET
+    receivers: _Places | UnsetType = UNSET
+
+
+_RELAY = Meta(description="dimension, and senders or receivers or both")
+
+
+class _SketchFile(Struct, frozen=True, forbid_unknown_fields=True):
+    chunks: Annotated[int, Meta(ge=1, le=_MOST_CHUNKS, description=f"1 to {_MOST_CHUNKS}")] | None = None
+    allow: _Links | UnsetType = UNSET
+    forbid: _Links = frozenset()
+    relays: Annotated[tuple[Annotated[_RelayEntry, _RELAY], ...], Meta(description="a list")] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,46 +95,15 @@ def read_sketch(path: Path) -> Sketch:
     ConfigError
         If the file cannot be read, or has other keys or values.
     """
-    given = read_yaml_mapping(path)
-    check_keys(given, f"{path}:", _KEYS)
-    if not given:
-        raise ConfigError(f"{path}: says nothing, expected one of {', '.join(_KEYS)}")
-    chunks = given.get("chunks")
-    if chunks is not None and not is_whole(chunks, 1, _MOST_CHUNKS):
-        raise ConfigError(f"{path}: chunks is {describe(chunks)}, expected 1 to {_MOST_CHUNKS}")
-    allow = _links(path, "allow", given["allow"]) if "allow" in given else None
-    relays = list_value(given.get("relays", []), f"{path}: relays", "a list")
-    return Sketch(
-        path,
-        chunks,
-        allow,
-        _links(path, "forbid", given.get("forbid", [])),
-        tuple(_relay(path, number, entry) for number, entry in enumerate(relays)),
-    )
-
-
-def _links(path: Path, key: str, value: Any) -> frozenset[tuple[int, int]]:
-    pairs = list_value(value, f"{path}: {key}", "a list of [src, dst]")
-    for number, pair in enumerate(pairs):
-        if not isinstance(pair, list) or len(pair) != 2 or not all(is_whole(end, 0, math.inf) for end in pair):
-            raise ConfigError(f"{path}: {key}[{number}] is {describe(pair)}, expected [src, dst]")
-    return frozenset((src, dst) for src, dst in pairs)
-
-
-def _relay(path: Path, number: int, entry: Any) -> Relay:
-    where = f"{path}: relays[{number}]"
-    if not isinstance(entry, dict) or not set(entry) <= set(_RELAY_KEYS) or "dimension" not in entry or len(entry) < 2:
-        raise ConfigError(f"{where} is {describe(entry)}, expected dimension, and senders or receivers or both")
-    dimension = entry["dimension"]
-    if not is_whole(dimension, 0, math.inf):
-        raise ConfigError(f"{where}: dimension is {describe(dimension)}, expected a number from 0 on")
-    places: list[frozenset[int] | None] = []
-    for key in _RELAY_KEYS[1:]:
-        value = entry.get(key)
-        if key in entry and not (isinstance(value, list) and value and all(is_whole(at, 0, math.inf) for at in value)):
-            raise ConfigError(f"{where}: {key} is {describe(value)}, expected a list of places in a node, from 0 on")
-        places.append(None if value is None else frozenset(value))
-    return Relay(dimension, *places)
+    document = read_yaml(path)
+    given = document.decoded(_SketchFile)
+    if not document.content:
+        raise ConfigError(f"{path}: says nothing, expected one of {', '.join(_SketchFile.__struct_fields__)}")
+    relays = tuple(Relay(each.dimension, each.senders or None, each.receivers or None) for each in given.relays)
+    for index, relay in enumerate(relays):
+        if relay.senders is None and relay.receivers is None:
+            raise (document / "relays" / index).unlike(str(_RELAY.description))
+    return Sketch(path, given.chunks, None if given.allow is UNSET else given.allow, given.forbid, relays)
 
 
 def under_sketch(topology: Topology, sketch: Sketch) -> tuple[Topology, Ints]:

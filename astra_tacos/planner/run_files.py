@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -31,10 +31,11 @@ from astra_tacos.run.trace.trace import Trace, idle_trace
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import Progress
+from astra_tacos.support.documents import filled, read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, write_json
 from astra_tacos.support.input_file import forget_inputs
-from astra_tacos.support.text_files import filled_text, mapping_value, read_json_object, read_yaml_mapping
+from astra_tacos.support.text_files import read_json_object
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"
@@ -86,19 +87,18 @@ def network_tables(network: Path) -> tuple[Path, ...]:
     ConfigError
         If one is not beside the network file or below, so that a copy of that file would not find it.
     """
-    document = read_yaml_mapping(network)
-    extension = mapping_value(document.get("astra_tacos", {}), f"{network}: astra_tacos", "a mapping")
-    named = [(f"astra_tacos.{key}", extension[key], ".csv") for key in ("links", "nodes") if key in extension]
-    topology_file = topology_file_of(network, document)
-    if topology_file is not None:
-        named.append(("topology_file", topology_file, ".txt"))
-    for key, name, suffix in named:
-        table = Path(filled_text(name, f"{network}: {key}", f"a {suffix} file beside it"))
+    document = read_yaml(network)
+    extension = document / "astra_tacos"
+    named = [(extension / key, ".csv") for key in ("links", "nodes") if key in extension]
+    if topology_file_of(document) is not None:
+        named.append((document / "topology_file", ".txt"))
+    tables = []
+    for place, suffix in named:
+        table = Path(place.decoded(Annotated[str, filled(f"a {suffix} file beside it")]))
         if table.is_absolute() or ".." in table.parts or table.suffix != suffix:
-            raise ConfigError(
-                f"{network}: {key} is {table}, expected a {suffix} file beside {network.name}, to be copied with it"
-            )
-    return tuple(Path(name) for _, name, _ in named)
+            raise place.unlike(f"a {suffix} file beside {network.name}, to be copied with it")
+        tables.append(table)
+    return tuple(tables)
 
 
 def own_tables(folder: Path) -> tuple[str, ...]:

@@ -16,23 +16,16 @@ Format: ASTRA-sim `extern/remote_memory_backend/analytical/AnalyticalRemoteMemor
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from astra_tacos.support.documents import Value, filled, read_yaml
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import (
-    are_texts,
-    describe,
-    filled_text,
-    is_number,
-    is_whole,
-    parse_whole,
-    read_json_object,
-    read_yaml_mapping,
-)
+from astra_tacos.support.text_files import is_whole, parse_whole, read_json_object
 
 MAX_NODE_ID = (1 << 31) - 1
 """ASTRA-sim keeps these ids as an `int`."""
@@ -48,13 +41,14 @@ def read_per_node(path: str | Path) -> dict[int, str]:
     """
     path = Path(path)
     prefixes: dict[int, str] = {}
-    for key, value in read_yaml_mapping(path, as_texts=True).items():
+    document = read_yaml(path, as_texts=True)
+    for key in document.content:
         node = parse_whole(key)
         if not is_whole(node, 0, MAX_NODE_ID):
-            raise ConfigError(f"{path}: found the key {describe(key)}, expected the id of a workload node")
+            raise document.unknown(key, "the id of a workload node")
         if node in prefixes:
-            raise ConfigError(f"{path}: node {node} is given again as {describe(key)}, expected each once")
-        prefixes[node] = filled_text(value, f"{path}: node {node}", "the prefix of a trace")
+            raise document.unknown(key, f"node {node} once")
+        prefixes[node] = (document / key).decoded(Annotated[str, filled("the prefix of a trace")])
     return prefixes
 
 
@@ -91,7 +85,10 @@ READ_KEYS = (
 """Every key that ASTRA-sim reads."""
 
 _INT32_MAX = (1 << 31) - 1
-_DIRECT = re.compile(r"(?:direct|oneDirect)(?:[1-9][0-9]{0,4})?\Z")
+
+
+def _one_of(names: Iterable[str]) -> Meta:
+    return Meta(description=" or ".join(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,103 +163,82 @@ def parse_system(path: Path, document: Mapping[str, Any]) -> SystemConfig:
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    native = {key: _algorithms(path, document, name) for key in COMM_KEYS if (name := f"{key}-implementation") in document}
-    custom = {key: _custom(path, document, name) for key in COMM_KEYS if (name := f"{key}-implementation-custom") in document}
-    _flag(path, document, "trace-enabled")
-    for key in ("L", "o", "g", "G", "model-shared-bus"):
-        _number(path, document, key, 0)
-    if "local-mem-trace-filename" in document:
-        _text(path, "local-mem-trace-filename", document["local-mem-trace-filename"])
+    system = Value(str(path), document)
+    given = system.decoded(_SystemFile)
+    for key in _FLAGS:
+        if document.get(key) is False:
+            raise (system / key).unlike(str(_FLAG.description))
+    for key in ("preferred-dataset-splits", "active-chunks-per-dimension"):
+        if key in system and document[key] != int(document[key]):
+            raise (system / key).unlike("a whole number")
+    native = {key: place.decoded(_Algorithms) for key in COMM_KEYS if _is_in(place := system / f"{key}-implementation")}
+    custom = {key: place.decoded(_Custom)[0] for key in COMM_KEYS if _is_in(place := system / f"{key}-implementation-custom")}
     return SystemConfig(
         source=str(path),
         keys=frozenset(document),
-        scheduling_policy=_choice(path, document, "scheduling-policy", SCHEDULING_POLICIES) or "LIFO",
-        preferred_dataset_splits=_int32(path, document, "preferred-dataset-splits", None),
-        active_chunks_per_dimension=_int32(path, document, "active-chunks-per-dimension", 1) or 0,
-        collective_optimization=_choice(path, document, "collective-optimization", COLLECTIVE_OPTIMIZATIONS),
-        endpoint_delay_ns=_delay(path, document, "endpoint-delay", 10),
-        local_reduction_delay_ns=_delay(path, document, "local-reduction-delay", 1),
-        peak_perf_tflops=_number(path, document, "peak-perf", 0.0),
-        local_mem_bw_gbps=_number(path, document, "local-mem-bw", 0.0),
-        roofline_enabled=_flag(path, document, "roofline-enabled"),
-        replay_only=_flag(path, document, "replay-only"),
-        track_local_mem=_flag(path, document, "track-local-mem"),
+        scheduling_policy=given.scheduling_policy,
+        preferred_dataset_splits=None if given.preferred_dataset_splits is UNSET else int(given.preferred_dataset_splits),
+        active_chunks_per_dimension=int(given.active_chunks_per_dimension),
+        collective_optimization=given.collective_optimization or None,
+        endpoint_delay_ns=int(given.endpoint_delay),
+        local_reduction_delay_ns=int(given.local_reduction_delay),
+        peak_perf_tflops=given.peak_perf,
+        local_mem_bw_gbps=given.local_mem_bw,
+        roofline_enabled=given.roofline_enabled != 0,
+        replay_only=given.replay_only != 0,
+        track_local_mem=given.track_local_mem != 0,
         native=native,
         custom=custom,
-        per_node_source=_text(path, PER_NODE_KEY, document[PER_NODE_KEY]) if PER_NODE_KEY in document else None,
+        per_node_source=given.per_node_custom_implementation or None,
     )
 
 
-def _text(path: Path, key: str, value: object) -> str:
-    return filled_text(value, f"{path}: {key}", "a path")
+def _is_in(place: Value) -> bool:
+    return place.content is not UNSET
 
 
-def _choice(path: Path, document: Mapping[str, Any], key: str, choices: tuple[str, ...]) -> str | None:
-    if key not in document:
-        return None
-    value = document[key]
-    if value not in choices:
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected {' or '.join(choices)}")
-    return str(value)
+_FLAGS = ("roofline-enabled", "trace-enabled", "replay-only", "track-local-mem")
+_FLAG = Meta(description="0 or 1 (ASTRA-sim takes false, null and text for on)")
+_Flag = Annotated[bool | int | float, _FLAG]
+_Number = Annotated[float, Meta(ge=0, le=1e300, description="a number, 0 or more")]
+_Delay = Annotated[float, Meta(ge=0, le=_INT32_MAX, description="a number of ns, 0 or more and below 2**31")]
+"""ASTRA-sim keeps delays as an `int`, so a fraction is cut off there too."""
+_Int32 = Annotated[float, Meta(ge=-_INT32_MAX, le=_INT32_MAX, description="a whole number")]
+"""A whole number that fits ASTRA-sim's `int`, whatever its sign; JSON may write it as 1.0."""
+_Text = Annotated[str, filled("a path")]
+_Algorithm = Annotated[
+    str,
+    Meta(
+        pattern=rf"\A(?:{'|'.join(NATIVE_ALGORITHMS)}|(?:direct|oneDirect)[1-9][0-9]{{0,4}})\Z",
+        description=f"{', '.join(NATIVE_ALGORITHMS)} (direct4: a window of 4)",
+    ),
+]
+_Algorithms = Annotated[tuple[_Algorithm, ...], Meta(min_length=1, description="a list of one algorithm per dimension")]
+_Custom = Annotated[tuple[_Text, ...], Meta(min_length=1, max_length=1, description="a list of exactly one prefix of a trace")]
 
 
-def _number(path: Path, document: Mapping[str, Any], key: str, default: float) -> float:
-    """A number of 0 or more."""
-    value = document.get(key, default)
-    if not is_number(value, 0, 1e300):
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a number, 0 or more")
-    return float(value)
+class _SystemFile(Struct, frozen=True, rename="kebab"):
+    """What is read but for the implementations; ASTRA-sim ignores unknown keys."""
 
-
-def _int32(path: Path, document: Mapping[str, Any], key: str, default: int | None) -> int | None:
-    """A whole number that fits ASTRA-sim's `int`, whatever its sign."""
-    if key not in document:
-        return default
-    value = document[key]
-    if not is_number(value, -_INT32_MAX, _INT32_MAX) or value != int(value):
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected a whole number")
-    return int(value)
-
-
-def _delay(path: Path, document: Mapping[str, Any], key: str, default: int) -> int:
-    """Nanoseconds; ASTRA-sim keeps them as an `int`, so a fraction is cut off there too."""
-    value = _number(path, document, key, default)
-    if value > _INT32_MAX:
-        raise ConfigError(f"{path}: {key} is {describe(document[key])}, expected a number of ns below 2**31")
-    return int(value)
-
-
-def _flag(path: Path, document: Mapping[str, Any], key: str) -> bool:
-    """0 or another number. ASTRA-sim asks `value != 0`, which holds for false, null and "0" too: such a value is refused."""
-    value = document.get(key, 0)
-    if value is False or not isinstance(value, (bool, int, float)):
-        hint = ", which ASTRA-sim takes for on" if not value or value == "0" else ""
-        raise ConfigError(f"{path}: {key} is {describe(value)}{hint}, expected 0 or 1")
-    return value != 0
-
-
-def _strings(path: Path, document: Mapping[str, Any], key: str, expected: str) -> list[str]:
-    value = document[key]
-    if not are_texts(value) or not value:
-        raise ConfigError(f"{path}: {key} is {describe(value)}, expected {expected}")
-    return value
-
-
-def _algorithms(path: Path, document: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    names = _strings(path, document, key, "a list of one algorithm per dimension")
-    for index, name in enumerate(names):
-        if name not in NATIVE_ALGORITHMS and not _DIRECT.match(name):
-            expected = ", ".join(NATIVE_ALGORITHMS)
-            raise ConfigError(f"{path}: {key}[{index}] is {describe(name)}, expected {expected} (direct4: a window of 4)")
-    return tuple(names)
-
-
-def _custom(path: Path, document: Mapping[str, Any], key: str) -> str:
-    expected = "a list of exactly one prefix of a trace"
-    prefixes = _strings(path, document, key, expected)
-    if len(prefixes) != 1:
-        raise ConfigError(f"{path}: {key} has {len(prefixes)} entries, expected {expected}")
-    return _text(path, f"{key}[0]", prefixes[0])
+    scheduling_policy: Annotated[Literal["LIFO", "FIFO", "EXPLICIT"], _one_of(SCHEDULING_POLICIES)] = "LIFO"
+    collective_optimization: Annotated[Literal["baseline", "localBWAware"], _one_of(COLLECTIVE_OPTIMIZATIONS)] | UnsetType = UNSET
+    preferred_dataset_splits: _Int32 | UnsetType = UNSET
+    active_chunks_per_dimension: _Int32 = 1
+    endpoint_delay: _Delay = 10
+    local_reduction_delay: _Delay = 1
+    L: _Number = 0
+    o: _Number = 0
+    g: _Number = 0
+    G: _Number = 0
+    model_shared_bus: _Number = 0
+    peak_perf: _Number = 0.0
+    local_mem_bw: _Number = 0.0
+    roofline_enabled: _Flag = 0
+    trace_enabled: _Flag = 0
+    replay_only: _Flag = 0
+    track_local_mem: _Flag = 0
+    local_mem_trace_filename: _Text | UnsetType = UNSET
+    per_node_custom_implementation: _Text | UnsetType = UNSET
 
 
 KINDS = {
@@ -271,8 +247,23 @@ KINDS = {
     "PER_NODE_MEMORY_EXPANSION": "per-node",
     "MEMORY_POOL": "pool",
 }
-_MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
-_MAX = {"remote-mem-latency": (1 << 63) - 1, "remote-mem-bw": (1 << 63) - 1}
+_WHOLE = "a whole number, 0 or more"
+_INT64_MAX = (1 << 63) - 1024
+"""The largest double that fits."""
+_Int64s = Annotated[
+    Annotated[int, Meta(ge=0, le=_INT64_MAX)] | Annotated[float, Meta(ge=0, le=_INT64_MAX)], Meta(description=_WHOLE)
+]
+_Int32s = Annotated[float, Meta(ge=0, le=_INT32_MAX, description=_WHOLE)]
+
+
+class _MemoryFile(Struct, frozen=True, rename="kebab"):
+    memory_type: Annotated[
+        Literal["NO_MEMORY_EXPANSION", "PER_NPU_MEMORY_EXPANSION", "PER_NODE_MEMORY_EXPANSION", "MEMORY_POOL"], _one_of(KINDS)
+    ]
+    remote_mem_latency: _Int64s = 0
+    remote_mem_bw: _Int64s = 0
+    num_nodes: _Int32s = 0
+    num_npus_per_node: _Int32s = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,22 +296,14 @@ def read_remote_memory(path: str | Path) -> RemoteMemory:
     """
     path = Path(path)
     document = read_json_object(path)
-    name = _choice(path, document, "memory-type", tuple(KINDS))
-    if name is None:
-        raise ConfigError(f"{path}: memory-type is missing, expected {' or '.join(KINDS)}")
-    numbers: dict[str, int] = {}
-    for key in _MEMORY_KEYS[1:]:
-        value = document.get(key, 0)
-        if not is_number(value, 0, _MAX.get(key, _INT32_MAX)):
-            raise ConfigError(f"{path}: {key} is {describe(value)}, expected a whole number, 0 or more")
-        numbers[key] = int(value)  # ASTRA-sim cuts fractions off too
+    given = Value(str(path), document).decoded(_MemoryFile)
     return RemoteMemory(
         source=str(path),
-        kind=KINDS[name],
-        latency_ns=numbers["remote-mem-latency"],
-        bytes_per_ns=numbers["remote-mem-bw"],
-        num_nodes=numbers["num-nodes"],
-        npus_per_node=numbers["num-npus-per-node"],
+        kind=KINDS[given.memory_type],
+        latency_ns=int(given.remote_mem_latency),  # ASTRA-sim cuts fractions off too
+        bytes_per_ns=int(given.remote_mem_bw),
+        num_nodes=int(given.num_nodes),
+        npus_per_node=int(given.num_npus_per_node),
         keys=frozenset(document),
     )
 

@@ -3,14 +3,7 @@
 Numbers as text, where they mean the same to ASTRA-sim as here.
 
 ASTRA-sim reads numbers by yaml-cpp: `010` is 8 where it wants a whole number and 10 where it wants another one, `0x10` only
-the former; YAML 1.1 takes `190:20:30` for base 60 and `1_000` for 1000, which yaml-cpp refuses. Only plain decimal numbers are
-numbers here.
-
-Strict YAML for configuration files: one document, no aliases, no duplicate keys; an error is one line that names the file.
-
-Where PyYAML (YAML 1.1) and yaml-cpp, by which ASTRA-sim reads the same files, differ, yaml-cpp is followed: tabs separate, lines
-end in a newline only, `:[` and `:{` begin no value behind a plain key, and only decimal numbers are numbers (`parse_decimal`).
-What yaml-cpp takes for another number is text here, and refused where a number is expected. There are no dates and no merge keys.
+the former. Only plain decimal numbers are numbers here.
 
 Strict JSON for configuration files: one object, no duplicate keys; an error is one line that names the file.
 
@@ -27,13 +20,12 @@ import csv
 import json
 import math
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import numpy as np
-import yaml
 
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -119,124 +111,7 @@ def is_number(value: object, least: float, most: float) -> TypeGuard[float]:
 
 
 _MAX_FILE_BYTES = 64 << 20
-_MAX_YAML_BYTES = 16 << 20
-_MAX_YAML_VALUES = 1_000_000
-"""PyYAML takes about half a minute for them, and a kilobyte of memory for each."""
 _KEYS_SHOWN = 12
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader that reads tabs and numbers as yaml-cpp does, and refuses aliases and duplicate keys.
-
-    Without aliases a short file cannot expand without bound, and has no cycles.
-    """
-
-    num_values = 0
-
-    def scan_to_next_token(self) -> None:
-        """Pass over blanks, tabs, comments and line ends.
-
-        In a block a tab ends the indentation: what follows it is no key (yaml-cpp, `Scanner::ScanToNextToken`).
-        """
-        while True:
-            while (blank := self.peek()) in " \t":
-                if blank == "\t" and not self.flow_level:
-                    self.allow_simple_key = False
-                self.forward()
-            if blank == "#":
-                while self.peek() not in "\0\r\n\x85\u2028\u2029":
-                    self.forward()
-            if not self.scan_line_break():  # type: ignore[no-untyped-call]
-                return
-            if not self.flow_level:
-                self.allow_simple_key = True
-
-    def scan_plain_spaces(self, indent: int, start_mark: yaml.Mark) -> list[str]:
-        """Blanks and line ends in or behind a plain scalar; yaml-cpp takes no tab there for a part of the indentation."""
-        chunks: list[str] = super().scan_plain_spaces(indent, start_mark) or []
-        if self.peek() == "\t" and not self.flow_level and self.column < indent and self.line > start_mark.line:
-            raise yaml.scanner.ScannerError(None, None, "found a tab in the indentation", self.get_mark())
-        return chunks
-
-    def fetch_value(self) -> None:
-        """A colon in a flow; yaml-cpp takes one right before a bracket for a part of the plain key (`Exp::ValueInFlow`)."""
-        key = self.tokens[-1] if self.tokens else None
-        if self.flow_level and self.peek(1) in "[{" and isinstance(key, yaml.ScalarToken) and key.plain:
-            raise yaml.scanner.ScannerError(None, None, "expected a blank between the colon and the bracket", self.get_mark())
-        super().fetch_value()
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        self.num_values += 1
-        problem = f"more than {_MAX_YAML_VALUES:,} values" if self.num_values > _MAX_YAML_VALUES else ""
-        if self.check_event(yaml.AliasEvent):
-            problem = "aliases (*name) are not accepted"
-        if problem:
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.constructor.ConstructorError(None, None, problem, mark)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """A mapping; its keys are text as it is written, as they are for yaml-cpp."""
-        mapping: dict[Hashable, Any] = {}
-        for key_node, value_node in node.value:
-            key = self.construct_scalar(key_node)
-            if key in mapping:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            mapping[key] = self.construct_object(value_node, deep=deep)
-        return mapping
-
-    def construct_int(self, node: yaml.ScalarNode) -> int:
-        number = parse_whole(self.construct_scalar(node))
-        if number is None:
-            raise _unlike(node, "a decimal whole number of at most 400 digits")
-        return number
-
-    def construct_float(self, node: yaml.ScalarNode) -> float:
-        text = self.construct_scalar(node)
-        if _NOT_FINITE.match(text):
-            return float(text.replace(".", ""))
-        number = parse_decimal(text)
-        if number is None:
-            raise _unlike(node, "a decimal number")
-        return number
-
-    def construct_truth(self, node: yaml.ScalarNode) -> bool:
-        if not _TRUTH.match(self.construct_scalar(node)):
-            raise _unlike(node, "true or false")
-        return self.bool_values[node.value.lower()]
-
-
-class _TextLoader(_StrictLoader):
-    """Loader that keeps scalars as they are written; only an empty scalar is None."""
-
-
-def _unlike(node: yaml.ScalarNode, expected: str) -> yaml.YAMLError:
-    problem = f"found {describe(node.value)}, expected {expected}"
-    return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-
-
-_OTHER_LINE_END = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
-"""What ends a line for PyYAML, but not for yaml-cpp."""
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
-_NOTHING = re.compile(r"(?:~|null|Null|NULL|)\Z")
-_TRUTH = re.compile(r"(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)\Z")
-_TAG = "tag:yaml.org,2002:{}".format
-_StrictLoader.yaml_constructors = {
-    _TAG("int"): _StrictLoader.construct_int,
-    _TAG("float"): _StrictLoader.construct_float,
-    _TAG("bool"): _StrictLoader.construct_truth,
-    **{tag: yaml.SafeLoader.yaml_constructors[tag] for tag in (*map(_TAG, ("null", "str", "seq", "map")), None)},
-}
-_TextLoader.yaml_implicit_resolvers = {None: [(_TAG("null"), _NOTHING)]}
-_StrictLoader.yaml_implicit_resolvers = {
-    None: [
-        (_TAG("null"), _NOTHING),
-        (_TAG("bool"), _TRUTH),
-        (_TAG("int"), WHOLE_NUMBER),
-        (_TAG("float"), NUMBER),
-        (_TAG("float"), _NOT_FINITE),
-    ]
-}
 
 
 def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
@@ -255,41 +130,7 @@ def read_text(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> str:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8 text, expected a text file") from None
 
 
-def read_yaml_mapping(path: Path, *, as_texts: bool = False) -> dict[str, Any]:
-    """The mapping at the top of a YAML file. Keys of mappings are text as it is written.
-
-    Parameters
-    ----------
-    path
-        The file.
-    as_texts
-        Whether every scalar is as it is written, too: `010` and `true` are text.
-
-    Raises
-    ------
-    ConfigError
-        If the file is unreadable, empty, not YAML, nested too deeply or something else than a mapping.
-    """
-    text = read_text(path, _MAX_YAML_BYTES)
-    if other := _OTHER_LINE_END.search(text):
-        line = text.count("\n", 0, other.start()) + 1
-        raise ConfigError(f"{path}: not valid YAML: line {line}: found {other[0]!r}, expected lines that end in a newline")
-    try:
-        document = yaml.load(text, Loader=_TextLoader if as_texts else _StrictLoader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not valid YAML: {_one_line(error)}") from None
-    except RecursionError:
-        raise ConfigError(f"{path}: not valid YAML: nested too deeply") from None
-    except (ValueError, OverflowError) as error:  # PyYAML lets a Unicode escape that is no character escape
-        raise ConfigError(f"{path}: not valid YAML: {error}") from None
-    if document is None:
-        raise ConfigError(f"{path}: file is empty, expected a YAML mapping")
-    if not isinstance(document, dict):
-        raise ConfigError(f"{path}: found {describe(document)} at the top, expected a YAML mapping")
-    return document
-
-
-def filled_text(value: object, where: str, expected: str) -> str:
+def filled_text(value: object, where: object, expected: str) -> str:
     """A value of a document that has to be a text, neither empty nor with zero bytes.
 
     Raises
@@ -313,7 +154,7 @@ def are_mappings(value: object) -> TypeGuard[dict[str, Any] | list[dict[str, Any
     return bool(values) and all(isinstance(entry, dict) for entry in values)
 
 
-def list_value(value: object, where: str, expected: str, least: int = 0) -> list[Any]:
+def list_value(value: object, where: object, expected: str, least: int = 0) -> list[Any]:
     """A value of a document that has to be a list, of `least` entries or more.
 
     Raises
@@ -326,7 +167,7 @@ def list_value(value: object, where: str, expected: str, least: int = 0) -> list
     return value
 
 
-def mapping_value(value: object, where: str, expected: str, least: int = 0) -> dict[str, Any]:
+def mapping_value(value: object, where: object, expected: str, least: int = 0) -> dict[str, Any]:
     """A value of a document that has to be a mapping, of `least` keys or more.
 
     Raises
@@ -337,19 +178,6 @@ def mapping_value(value: object, where: str, expected: str, least: int = 0) -> d
     if not isinstance(value, dict) or len(value) < least:
         raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
     return value
-
-
-def check_keys(mapping: Mapping[str, Any], where: str, keys: Sequence[str]) -> None:
-    """Check that a mapping has no other keys.
-
-    Raises
-    ------
-    ConfigError
-        If it has other keys.
-    """
-    for key in mapping:
-        if key not in keys:
-            raise ConfigError(f"{where} has the key {describe(key)}, expected {', '.join(keys)}")
 
 
 def describe(value: object) -> str:
@@ -365,13 +193,6 @@ def describe(value: object) -> str:
         return f"a list of {len(value)}"
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _one_line(error: yaml.YAMLError) -> str:
-    problem = getattr(error, "problem", None) or str(error)
-    mark = getattr(error, "problem_mark", None)
-    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-    return place + " ".join(str(problem).split())
 
 
 class _Refused(ValueError):

@@ -433,9 +433,12 @@ def test_a_network_file_names_an_ns3_topology(kind, tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("topology: [ Custom ]\n", "n.yml: topology_file is nothing, expected the path of an ns-3 topology"),
-        ("topology: [ Ring ]\ntopology_file: t.txt\n", "topology is ['Ring'] beside topology_file, expected [ Custom ]"),
-        ("topology: [ Custom, Ring ]\ntopology_file: t.txt\n", "beside topology_file, expected [ Custom ]"),
+        ("topology: [ Custom ]\n", "n.yml:1:1: topology_file is missing, expected the path of an ns-3 topology"),
+        (
+            "topology: [ Ring ]\ntopology_file: t.txt\n",
+            "n.yml:1:11: topology is ['Ring'], expected [ Custom ] beside topology_file",
+        ),
+        ("topology: [ Custom, Ring ]\ntopology_file: t.txt\n", "expected [ Custom ] beside topology_file"),
         ("topology: [ Custom ]\ntopology_file: [ t.txt ]\n", "topology_file is ['t.txt'], expected the path"),
         ("topology: [ Custom ]\ntopology_file: other.txt\n", "other.txt"),
         ("topology: [ Custom ]\ntopology_file: t.txt\nnpus_count: [ 3 ]\n", "topology_file has NPUs 0 to 1, npus_count gives 3"),

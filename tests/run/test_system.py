@@ -75,14 +75,14 @@ BAD = [
     ('{"collective-optimization": "best"}', "expected baseline or localBWAware"),
     ('{"preferred-dataset-splits": "1"}', "preferred-dataset-splits is '1', expected a whole number"),
     ('{"active-chunks-per-dimension": true}', "is True, expected a whole number"),
-    ('{"endpoint-delay": -1}', "endpoint-delay is -1, expected a number, 0 or more"),
+    ('{"endpoint-delay": -1}', "endpoint-delay is -1, expected a number of ns, 0 or more"),
     ('{"endpoint-delay": 2147483648}', "below 2**31"),
     ('{"peak-perf": "900"}', "peak-perf is '900', expected a number"),
-    ('{"roofline-enabled": false}', "is False, which ASTRA-sim takes for on, expected 0 or 1"),
+    ('{"roofline-enabled": false}', "is False, expected 0 or 1 (ASTRA-sim takes false, null and text for on)"),
     ('{"local-mem-trace-filename": 3}', "expected a path"),
     ('{"all-reduce-implementation": "ring"}', "is 'ring', expected a list of one algorithm per dimension"),
     ('{"all-reduce-implementation": ["ring", "tree"]}', "all-reduce-implementation[1] is 'tree', expected ring"),
-    ('{"all-gather-implementation-custom": ["a", "b"]}', "has 2 entries, expected a list of exactly one prefix"),
+    ('{"all-gather-implementation-custom": ["a", "b"]}', "is ['a', 'b'], expected a list of exactly one prefix"),
     ('{"all-gather-implementation-custom": ["a\\u0000b"]}', "expected a path"),
     ('{"per-node-custom-implementation": 3}', "per-node-custom-implementation is 3, expected a path"),
     ('{"per-node-custom-implementation": "nowhere.yml"}', "nowhere.yml: cannot be read"),
@@ -114,10 +114,10 @@ def test_a_per_node_file_beside_the_system_says_where_to_start(tmp_path):
 
 
 PER_NODE_BAD = {
-    "a: b": "found the key 'a', expected the id of a workload node",
-    "-1: b": "found the key '-1'",
+    "a: b": ":1:1 has the key 'a', expected the id of a workload node",
+    "-1: b": "has the key '-1'",
     "1: a\n1: b": "key '1' is given twice",
-    "1: [a]": "node 1 is ['a'], expected the prefix of a trace",
+    "1: [a]": ":1:4: 1 is ['a'], expected the prefix of a trace",
     "- 1": "expected a YAML mapping",
 }
 

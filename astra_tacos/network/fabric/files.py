@@ -16,10 +16,10 @@ from astra_tacos.network.fabric.infragraph import is_infragraph, read_infragraph
 from astra_tacos.network.fabric.nccl_topology import read_nccl_topology
 from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
 from astra_tacos.network.network_config import NetworkConfig, read_network, write_network
+from astra_tacos.support.documents import read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory
 from astra_tacos.support.input_file import BEGIN, read_begin, refuse_foreign
-from astra_tacos.support.text_files import read_yaml_mapping
 
 _YAML = (".yml", ".yaml")
 _XML = ".xml"
@@ -72,7 +72,7 @@ def read_fabric(
     if path.suffix == ".txt":
         return "ns-3 topology", read_ns3_topology(path)
     if path.suffix in _YAML:
-        if is_infragraph(read_yaml_mapping(path)):
+        if is_infragraph(read_yaml(path).content):
             return "InfraGraph", read_infragraph([path], latency_ns, gbps)
         return "network", read_network(path)
     raise ConfigError(

@@ -15,18 +15,10 @@ from typing import Any
 
 from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.support.documents import read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import INFRAGRAPH_KEYS
-from astra_tacos.support.text_files import (
-    are_texts,
-    describe,
-    filled_text,
-    is_number,
-    is_whole,
-    list_value,
-    mapping_value,
-    read_yaml_mapping,
-)
+from astra_tacos.support.text_files import are_texts, describe, filled_text, is_number, is_whole, list_value, mapping_value
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}
 _GBPS = {"giga_bytes_per_second": 1.0, "gigabytes_per_second": 1.0, "gigabits_per_second": 0.125, "giga_bits_per_second": 0.125}
@@ -103,7 +95,7 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
 
 
 def _infrastructure(path: Path) -> dict[str, Any]:
-    document = read_yaml_mapping(path)
+    document = read_yaml(path).content
     if not is_infragraph(document):
         raise ConfigError(f"{path}: found {describe(document)}, expected an InfraGraph (infrastructure, devices, instances)")
     return mapping_value(document.get("infrastructure", document), f"{path}: infrastructure", "a mapping")

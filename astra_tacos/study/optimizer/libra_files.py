@@ -11,22 +11,48 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, building_block
 from astra_tacos.network.network_config import MAX_NPUS, check_block_names
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.study.optimizer.model import Demand, Job, Profile, Shape
+from astra_tacos.support.documents import Value, filled, read_yaml
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, read_yaml_mapping
+from astra_tacos.support.text_files import describe
 from astra_tacos.workload.importer.simai import NONE, PATTERNS, PHASES, read_lines, read_row
 
 NOT_INVOLVED = -1
-_NETWORK_KEYS = ("Topology", "NpusCount", "CostDimension")
 _LINK, _SWITCH_PORT, _NIC = _PART_KEYS = ("Link", "Switch", "Nic")
+_TIERS = "CostDimension"
 _MAX_DIMENSIONS = 16
 _MAX_PRICE = 1e12
 _LONGEST_NAME = 60
+_OF_DIMENSIONS = Meta(min_length=1, max_length=_MAX_DIMENSIONS, description="a list of one entry per dimension")
+_Size = Annotated[int, Meta(ge=2, description="a whole number above 1")]
+_Members = Annotated[list[Annotated[int, Meta(ge=NOT_INVOLVED, description="a number of members, or -1")]], _OF_DIMENSIONS]
+_Tiers = Annotated[list[Annotated[str, filled("the name of a tier")]], _OF_DIMENSIONS]
+_Price = Annotated[float, Meta(ge=0, le=_MAX_PRICE, description="dollars per GB/s, 0 or more")]
+
+
+class _Network(Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
+    topology: Annotated[list[Any], _OF_DIMENSIONS]
+    npus_count: Annotated[list[_Size], _OF_DIMENSIONS]
+    cost_dimension: _Tiers | UnsetType = UNSET
+
+
+class _Communicator(Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
+    forward: _Members
+    input_grad: _Members
+    weight_grad: _Members
+
+
+class _Tier(Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
+    link: _Price | UnsetType = UNSET
+    switch: _Price | UnsetType = UNSET
+    nic: _Price | UnsetType = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +104,18 @@ def read_libra_network(path: Path, latency_ns: float) -> Shape:
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    document = read_yaml_mapping(path)
-    check_keys(document, f"{path}:", _NETWORK_KEYS)
-    blocks = _list(path, document, "Topology")
-    check_block_names(f"{path}: Topology", blocks, ASTRA_SIM_BLOCKS)
-    sizes = _list(path, document, "NpusCount", len(blocks))
-    for index, size in enumerate(sizes):
-        if not is_whole(size, 2, math.inf):
-            raise ConfigError(f"{path}: NpusCount[{index}] is {describe(size)}, expected a whole number above 1")
+    document = read_yaml(path)
+    network = document.decoded(_Network)
+    blocks, sizes = network.topology, network.npus_count
+    check_block_names(document / "Topology", ASTRA_SIM_BLOCKS)
+    _check_length(document / "NpusCount", len(blocks))
     if math.prod(sizes) > MAX_NPUS:
-        raise ConfigError(f"{path}: NpusCount gives {describe(math.prod(sizes))} NPUs, expected at most {MAX_NPUS:,}")
+        found = f"{describe(math.prod(sizes))} NPUs"
+        raise ConfigError(f"{document / 'NpusCount'} gives {found}, expected at most {MAX_NPUS:,}")
     tiers = None
-    if "CostDimension" in document:
-        tiers = _tiers(path, _list(path, document, "CostDimension", len(blocks)))
+    if network.cost_dimension is not UNSET:
+        _check_length(document / _TIERS, len(blocks))
+        tiers = _tiers(document / _TIERS)
     return Shape(str(path), tuple(blocks), tuple(sizes), (latency_ns,) * len(blocks), tiers)
 
 
@@ -102,18 +127,18 @@ def read_communicator(path: Path, shape: Shape) -> dict[str, tuple[int, ...]]:
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    document = read_yaml_mapping(path)
-    check_keys(document, f"{path}:", PHASES)
+    document = read_yaml(path)
+    document.decoded(_Communicator)
     members: dict[str, tuple[int, ...]] = {}
     for phase in PHASES:
-        entries = _list(path, document, phase, shape.num_dimensions)
-        for index, (entry, size) in enumerate(zip(entries, shape.sizes, strict=True)):
-            if not is_whole(entry, NOT_INVOLVED, size) or not entry:
-                expected = f"expected 1 to {size} members, or -1 for a dimension that takes no part"
-                raise ConfigError(f"{path}: {phase}[{index}] is {describe(entry)}, {expected}")
+        place = document / phase
+        _check_length(place, shape.num_dimensions)
+        for index, (entry, size) in enumerate(zip(place.content, shape.sizes, strict=True)):
+            if not entry or entry > size:
+                raise (place / index).unlike(f"1 to {size} members, or -1 for a dimension that takes no part")
             if entry > 0 and size % entry:
-                raise ConfigError(f"{path}: {phase}[{index}] is {entry}, expected a divisor of the dimension's {size} NPUs")
-        members[phase] = tuple(max(entry, 1) for entry in entries)
+                raise (place / index).unlike(f"a divisor of the dimension's {size} NPUs")
+        members[phase] = tuple(max(entry, 1) for entry in place.content)
     return members
 
 
@@ -127,39 +152,31 @@ def read_cost_model(path: Path) -> CostModel:
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    document = read_yaml_mapping(path)
+    document = read_yaml(path)
     tiers: dict[str, dict[str, float]] = {}
-    dimensions = None
-    for tier, parts in document.items():
-        if tier == "CostDimension":
-            dimensions = _tiers(path, _list(path, document, tier))
+    for tier in document.content:
+        place = document / tier
+        if tier == _TIERS:
             continue
-        if not _is_name(tier) or not isinstance(parts, dict) or not parts:
-            raise ConfigError(f"{path}: {describe(tier)} is {describe(parts)}, expected a tier with {', '.join(_PART_KEYS)}")
-        check_keys(parts, f"{path}: {tier}", _PART_KEYS)
-        for part, price in parts.items():
-            if not is_number(price, 0, _MAX_PRICE):
-                raise ConfigError(f"{path}: {tier}.{part} is {describe(price)}, expected dollars per GB/s, 0 or more")
-        tiers[tier] = {part: float(price) for part, price in parts.items()}
-    return CostModel(str(path), tiers, dimensions)
+        if not _is_name(tier) or not place.content:
+            raise place.unlike(f"a tier with {', '.join(_PART_KEYS)}")
+        place.decoded(Annotated[_Tier, Meta(description=f"a tier with {', '.join(_PART_KEYS)}")])
+        tiers[tier] = {part: float(price) for part, price in place.content.items()}
+    return CostModel(str(path), tiers, _tiers(document / _TIERS) if _TIERS in document else None)
 
 
-def _list(path: Path, document: Mapping[str, Any], key: str, length: int | None = None) -> list[Any]:
-    expected = f"a list of {length or 'one'} entr{'ies' if length and length > 1 else 'y'}{'' if length else ' per dimension'}"
-    if key not in document:
-        raise ConfigError(f"{path}: {key} is missing, expected {expected}")
-    value = document[key]
-    if not isinstance(value, list) or not 1 <= len(value) <= _MAX_DIMENSIONS or (length is not None and len(value) != length):
-        found = f"a list of {len(value)}" if isinstance(value, list) else describe(value)
-        raise ConfigError(f"{path}: {key} is {found}, expected {expected}")
-    return value
+def _check_length(place: Value, length: int) -> None:
+    if len(place.content) != length:
+        raise ConfigError(
+            f"{place} is a list of {len(place.content)}, expected a list of {length} entr{'ies' if length > 1 else 'y'}"
+        )
 
 
-def _tiers(path: Path, names: list[Any]) -> tuple[str, ...]:
+def _tiers(place: Value) -> tuple[str, ...]:
+    names = place.decoded(_Tiers)
     for index, name in enumerate(names):
-        where, expected = f"{path}: CostDimension[{index}]", "the name of a tier"
-        if not _is_name(filled_text(name, where, expected)):
-            raise ConfigError(f"{where} is {describe(name)}, expected {expected}")
+        if not _is_name(name):
+            raise (place / index).unlike("the name of a tier")
     return tuple(names)
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from astra_tacos.study.sweep.point import INPUT_COLUMNS, RESULT_COLUMNS
 from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
+from astra_tacos.support.documents import Value
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER, SCALARS, Expression, Names, parse_expression
-from astra_tacos.support.text_files import check_keys, describe, list_value, mapping_value
+from astra_tacos.support.text_files import describe, list_value, mapping_value
 from astra_tacos.support.units import parse_sizes
 
 MARK = "="
@@ -40,7 +41,7 @@ class Field:
         Names in the expressions, in alphabetical order.
     """
 
-    where: str
+    where: Value
     expressions: tuple[Expression, ...]
     value: Callable[[Names], Any]
     names: tuple[str, ...] = field(init=False)
@@ -60,7 +61,7 @@ class Field:
         return (*values, *map(type, values))
 
 
-def read_field(value: object, where: str) -> Field:
+def read_field(value: object, where: Value) -> Field:
     """Make the field of a value of a YAML file.
 
     Raises
@@ -69,10 +70,10 @@ def read_field(value: object, where: str) -> Field:
         If a string that begins with `MARK` is not an expression.
     """
     if isinstance(value, list):
-        entries = [read_field(entry, f"{where}[{index}]") for index, entry in enumerate(value)]
+        entries = [read_field(entry, where / index) for index, entry in enumerate(value)]
         return Field(where, _expressions(entries), lambda names: [entry.value(names) for entry in entries])
     if isinstance(value, Mapping):
-        fields = {key: read_field(entry, f"{where}.{key}") for key, entry in value.items()}
+        fields = {key: read_field(entry, where / key) for key, entry in value.items()}
         return Field(
             where, _expressions(fields.values()), lambda names: {key: entry.value(names) for key, entry in fields.items()}
         )
@@ -87,7 +88,7 @@ def is_expression(scalar: object) -> bool:
     return str(scalar).lstrip().startswith(MARK)
 
 
-def read_expression(scalar: object, where: str) -> Expression:
+def read_expression(scalar: object, where: Value) -> Expression:
     """The expression that a scalar of the file is, with or without `MARK`.
 
     Raises
@@ -95,10 +96,10 @@ def read_expression(scalar: object, where: str) -> Expression:
     ConfigError
         If it is none.
     """
-    return parse_expression(str(scalar).strip().removeprefix(MARK), where)
+    return parse_expression(str(scalar).strip().removeprefix(MARK), str(where))
 
 
-def read_plain(value: object, where: str) -> Any:
+def read_plain(value: object, where: Value) -> Any:
     """A value without expressions.
 
     Raises
@@ -174,7 +175,7 @@ class Part:
         return cls(names, given)
 
 
-Read = Callable[[str, Any, str], Part]
+Read = Callable[[str, Any, Value], Part]
 """A function from the name of an axis, a value, and its place in the file to the part that the value sets."""
 
 
@@ -203,7 +204,7 @@ class Axes:
         yield from map(Part.joined, itertools.product(*self.blocks))
 
 
-def read_axes(document: object, where: str, read_key: Read, missing: Callable[[str], Part]) -> Axes:
+def read_axes(document: object, where: Value, read_key: Read, missing: Callable[[str], Part]) -> Axes:
     """Read the axes of a sweep file.
 
     Parameters
@@ -229,7 +230,7 @@ def read_axes(document: object, where: str, read_key: Read, missing: Callable[[s
                 raise ConfigError(f"{where} has the key {key!r}, expected names of axes, or a list with `- {key}: ...` in it")
         blocks = [reader.grid(document, where)]
     elif isinstance(document, list):
-        blocks = [reader.block(entry, f"{where}[{index}]") for index, entry in enumerate(document)]
+        blocks = [reader.block(entry, where / index) for index, entry in enumerate(document)]
     else:
         raise ConfigError(f"{where} is {describe(document)}, expected a mapping of axes, or a list of grid, zip and list")
     axes = Axes(reader.places, tuple(tuple(block) for block in blocks))
@@ -244,40 +245,40 @@ class _AxesReader:
     missing: Callable[[str], Part]
     places: dict[str, str] = field(default_factory=dict)
 
-    def block(self, entry: object, where: str) -> list[Part]:
+    def block(self, entry: object, where: Value) -> list[Part]:
         if not isinstance(entry, Mapping) or len(entry) != 1 or next(iter(entry)) not in _BLOCKS:
             raise ConfigError(f"{where} is {describe(entry)}, expected one of {', '.join(_BLOCKS)}")
         ((kind, content),) = entry.items()
         if kind == "list":
-            return self.listed(content, f"{where}.list")
-        return self.grid(content, f"{where}.{kind}") if kind == "grid" else self.zipped(content, f"{where}.zip")
+            return self.listed(content, where / "list")
+        return self.grid(content, where / kind) if kind == "grid" else self.zipped(content, where / "zip")
 
-    def grid(self, content: object, where: str) -> list[Part]:
+    def grid(self, content: object, where: Value) -> list[Part]:
         axes = self.axes(content, where)
         size = math.prod(len(parts) for parts in axes.values())
         if size > MAX_POINTS:
             raise ConfigError(f"{where} makes {size:,} points, expected at most {MAX_POINTS:,}")
         return list(map(Part.joined, itertools.product(*axes.values())))
 
-    def zipped(self, content: object, where: str) -> list[Part]:
+    def zipped(self, content: object, where: Value) -> list[Part]:
         axes = self.axes(content, where)
         (first, length), *others = ((name, len(parts)) for name, parts in axes.items())
         for name, other in others:
             if other != length:
-                raise ConfigError(f"{where}.{name} has {other} values, expected {length}, as many as {first}")
+                raise ConfigError(f"{where / name} has {other} values, expected {length}, as many as {first}")
         return list(map(Part.joined, zip(*axes.values(), strict=True)))
 
-    def axes(self, content: object, where: str) -> dict[str, list[Part]]:
+    def axes(self, content: object, where: Value) -> dict[str, list[Part]]:
         axes = {}
         for name, values in mapping_value(content, where, "axes with their values", 1).items():
-            place = f"{where}.{name}"
+            place = where / name
             self.enter(name, where)
             axes[name] = [self.part(name, value, key) for key, value in list_values(name, values, place)]
         return axes
 
-    def listed(self, content: object, where: str) -> list[Part]:
+    def listed(self, content: object, where: Value) -> list[Part]:
         entries = {
-            f"{where}[{index}]": mapping_value(entry, f"{where}[{index}]", "axes with a value each", 1)
+            where / index: mapping_value(entry, where / index, "axes with a value each", 1)
             for index, entry in enumerate(list_value(content, where, "a list of mappings", 1))
         }
         names = dict.fromkeys(name for entry in entries.values() for name in entry)
@@ -288,26 +289,26 @@ class _AxesReader:
             for name in names:
                 if name not in entry and name not in POINT_KEYS:
                     raise ConfigError(f"{place} lacks {name}, expected a value, as other entries have one")
-            of_axes = (self.part(name, entry[name], f"{place}.{name}") if name in entry else self.missing(name) for name in names)
+            of_axes = (self.part(name, entry[name], place / name) if name in entry else self.missing(name) for name in names)
             parts.append(Part.joined(of_axes))
         return parts
 
-    def enter(self, name: str, where: str) -> None:
+    def enter(self, name: str, where: Value) -> None:
         """Check the name of an axis and remember the axis's place in the file."""
-        place = f"{where}.{name}"
+        place = where / name
         if name not in POINT_KEYS:
             check_name(name, where)
         if name in self.places:
             raise ConfigError(f"{place}: the axis stands at {self.places[name]} already, expected each name once")
-        self.places[name] = place
+        self.places[name] = str(place)
 
-    def part(self, name: str, value: object, where: str) -> Part:
+    def part(self, name: str, value: object, where: Value) -> Part:
         if name in POINT_KEYS:
             return self.read_key(name, value, where)
         return Part({name: read_variable(read_plain(value, where), where)})
 
 
-def check_name(name: str, where: str) -> None:
+def check_name(name: str, where: Value) -> None:
     """Check that a name is allowed in expressions and as a column of a sweep's rows.
 
     Raises
@@ -319,13 +320,13 @@ def check_name(name: str, where: str) -> None:
         raise ConfigError(f"{where} has the key {describe(name)}, expected a name of letters, digits and _, or a key of point")
     if name in FUNCTIONS or name in DERIVED:
         what = "a function of expressions" if name in FUNCTIONS else "derived from the network"
-        raise ConfigError(f"{where}.{name}: {name} is {what}, expected another name")
+        raise ConfigError(f"{where / name}: {name} is {what}, expected another name")
     if name in INPUT_COLUMNS or name in _RESULTS:
         hint = next((f", or {key}" for key, setting in SETTINGS.items() if setting.column == name), "")
-        raise ConfigError(f"{where}.{name}: every row has a column {name}, expected another name{hint}")
+        raise ConfigError(f"{where / name}: every row has a column {name}, expected another name{hint}")
 
 
-def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
+def list_values(name: str, value: object, where: Value) -> list[tuple[Value, Any]]:
     """The values of an axis as the file has them, each with its place in the file, as (place, value) pairs.
 
     Parameters
@@ -344,18 +345,18 @@ def list_values(name: str, value: object, where: str) -> list[tuple[str, Any]]:
     """
     if isinstance(value, Mapping) and (name not in SETTINGS or name in _NUMBERED) and "from" in value:
         return [(where, number) for number in _range(value, where, name == _SIZE)]
-    entries = [(f"{where}[{index}]", entry) for index, entry in enumerate(value)] if isinstance(value, list) else []
+    entries = [(where / index, entry) for index, entry in enumerate(value)] if isinstance(value, list) else []
     if name == _SIZE and isinstance(value, SCALARS):
         entries = [(where, value)]
     if not entries:
         expected = "a list" if name in SETTINGS and name not in _NUMBERED else "a list, or {from, to, step, factor or count}"
         raise ConfigError(f"{where} is {describe(value)}, expected {expected}")
     if name == _SIZE:
-        return [(place, size) for place, entry in entries for size in parse_sizes(str(entry), place)]
+        return [(place, size) for place, entry in entries for size in parse_sizes(str(entry), str(place))]
     return entries
 
 
-def read_variable(value: object, where: str) -> bool | int | float | str:
+def read_variable(value: object, where: Value) -> bool | int | float | str:
     """Read a scalar that only expressions use: a value of an axis that is no key of `point`, or a definition.
 
     Raises
@@ -370,17 +371,17 @@ def read_variable(value: object, where: str) -> bool | int | float | str:
     return value
 
 
-def _range(mapping: Mapping[str, Any], where: str, of_sizes: bool) -> list[float]:
+def _range(mapping: Mapping[str, Any], where: Value, of_sizes: bool) -> list[float]:
     """The numbers of a range {from, to, and one of step, factor and count}; `to` is among them where a step meets it."""
-    check_keys(mapping, where, ("from", "to", *_STEPS))
+    where.check_keys(("from", "to", *_STEPS))
     steps = [key for key in _STEPS if key in mapping]
     if "to" not in mapping or len(steps) != 1:
         raise ConfigError(f"{where} has {', '.join(mapping)}, expected from, to and one of {', '.join(_STEPS)}")
-    first, last = (_number(mapping[key], f"{where}.{key}", of_sizes) for key in ("from", "to"))
+    first, last = (_number(mapping[key], where / key, of_sizes) for key in ("from", "to"))
     if last < first:
-        raise ConfigError(f"{where}.to is {describe(mapping['to'])}, expected at least {first!r}, where the range begins")
+        raise ConfigError(f"{where / 'to'} is {describe(mapping['to'])}, expected at least {first!r}, where the range begins")
     (key,) = steps
-    place = f"{where}.{key}"
+    place = where / key
     if key == "factor":
         return _powers(first, last, read_number(mapping[key], place, "a number above 1", lambda number: number > 1), where)
     if key == "count":
@@ -395,9 +396,9 @@ def _range(mapping: Mapping[str, Any], where: str, of_sizes: bool) -> list[float
     return [_exact(first + index * step) for index in range(math.floor(length))]
 
 
-def _powers(first: float, last: float, factor: float, where: str) -> list[float]:
+def _powers(first: float, last: float, factor: float, where: Value) -> list[float]:
     if first <= 0:
-        raise ConfigError(f"{where}.from is {first!r}, expected a number above 0, as there is a factor")
+        raise ConfigError(f"{where / 'from'} is {first!r}, expected a number above 0, as there is a factor")
     numbers: list[float] = []
     number = float(first)
     while number <= last * (1 + _ROUNDING):
@@ -407,7 +408,7 @@ def _powers(first: float, last: float, factor: float, where: str) -> list[float]
     return numbers
 
 
-def _number(value: object, where: str, of_sizes: bool) -> float:
+def _number(value: object, where: Value, of_sizes: bool) -> float:
     if of_sizes:
         return read_size(value, where)
     number = read_number(value, where, "a number")
@@ -421,7 +422,7 @@ def _exact(number: float) -> float:
     return float(f"{number:.12g}")
 
 
-def _check_count(count: float, where: str) -> None:
+def _check_count(count: float, where: Value) -> None:
     if count >= MAX_VALUES + 1:
         found = f"{math.floor(count):,}" if count < _EXACT_COUNT else f"{count:.3g}"
         raise ConfigError(f"{where} gives {found} values, expected at most {MAX_VALUES:,}")

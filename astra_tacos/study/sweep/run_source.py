@@ -21,7 +21,6 @@ from astra_tacos.network.fabric.kinds import KINDS, make_fabric
 from astra_tacos.network.failures import draw_failures
 from astra_tacos.network.network_config import (
     NetworkConfig,
-    check_block_names,
     describe_dimensions,
     make_dimensions,
     read_network,
@@ -36,11 +35,12 @@ from astra_tacos.study.optimizer.libra_files import CostModel
 from astra_tacos.study.optimizer.model import Shape, link_gibps, npu_gbps
 from astra_tacos.study.sweep.axes import DERIVED, MARK, Field
 from astra_tacos.study.sweep.settings import naming, read_number
+from astra_tacos.support.documents import Value
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
 from astra_tacos.support.input_file import open_regular
 from astra_tacos.support.records import Keyed
-from astra_tacos.support.text_files import check_keys, describe, filled_text, is_number, is_whole, list_value, mapping_value
+from astra_tacos.support.text_files import describe, filled_text, is_number, is_whole, mapping_value
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")
@@ -60,7 +60,7 @@ class NamedNetwork:
     split_gbps: tuple[float, ...]
 
 
-def check_network(value: object, where: str) -> None:
+def check_network(value: object, where: Value) -> None:
     """Check a network of the sweep file as far as it does not depend on expressions.
 
     Raises
@@ -71,25 +71,25 @@ def check_network(value: object, where: str) -> None:
     if isinstance(value, Mapping) and _FABRIC in value:
         for key, number in value.items():
             if key not in (_FABRIC, "name"):
-                _check_numbers(number, f"{where}.{key}")
+                _check_numbers(number, where / key)
     elif isinstance(value, Mapping):
-        check_keys(value, where, _TEMPLATE_KEYS)
+        where.check_keys(_TEMPLATE_KEYS)
         if (_BANDWIDTH in value) == (_PER_NPU in value):
             found = "both" if _BANDWIDTH in value else "neither"
             raise ConfigError(f"{where} has {found} of {_BANDWIDTH} and {_PER_NPU}, expected one of them")
         if "topology" not in value:
-            raise ConfigError(f"{where}.topology is missing, expected a list of one entry per dimension")
+            raise ConfigError(f"{where / 'topology'} is missing, expected a list of one entry per dimension")
         for key in ("npus_count", _BANDWIDTH, _PER_NPU, "latency"):
-            _check_numbers(value.get(key), f"{where}.{key}")
+            _check_numbers(value.get(key), where / key)
     else:
         filled_text(value, where, "the path of a network YAML, or a template")
 
 
-def _check_numbers(value: object, where: str) -> None:
+def _check_numbers(value: object, where: Value) -> None:
     """Check that text in place of a number is not a bare word; all else is checked when the value is used."""
     if isinstance(value, list):
         for index, entry in enumerate(value):
-            _check_numbers(entry, f"{where}[{index}]")
+            _check_numbers(entry, where / index)
     elif isinstance(value, str) and value.strip()[:1].isalpha():
         found, expected = describe(value), describe(f"{MARK} {value}")
         raise ConfigError(f"{where}: found the text {found}, expected a number or an expression, which begins with =: {expected}")
@@ -101,14 +101,14 @@ def _failures(field: Field | None, names: Names) -> tuple[float | None, int | No
     if field is None or value is None:
         return None, None
     where = field.where
-    fraction = read_number(value["fraction"], f"{where}.fraction", "a number of 0 to below 1", lambda number: 0 <= number < 1)
+    fraction = read_number(value["fraction"], where / "fraction", "a number of 0 to below 1", lambda number: 0 <= number < 1)
     seed = value.get("seed", 0)
     if not is_whole(seed, 0, (1 << 62) - 1):
-        raise ConfigError(f"{where}.seed is {describe(seed)}, expected a whole number from 0 on")
+        raise ConfigError(f"{where / 'seed'} is {describe(seed)}, expected a whole number from 0 on")
     return fraction, seed
 
 
-def check_failures(value: object, where: str) -> None:
+def check_failures(value: object, where: Value) -> None:
     """Check the links that fail: a mapping with a fraction and, optionally, a seed; or null.
 
     Raises
@@ -119,11 +119,11 @@ def check_failures(value: object, where: str) -> None:
     if value is None:
         return
     failures = mapping_value(value, where, "{fraction, seed} or null")
-    check_keys(failures, where, _FAILURE_KEYS)
+    where.check_keys(_FAILURE_KEYS)
     if "fraction" not in failures:
-        raise ConfigError(f"{where}.fraction is missing, expected a number of 0 to below 1")
+        raise ConfigError(f"{where / 'fraction'} is missing, expected a number of 0 to below 1")
     for key, entry in failures.items():
-        _check_numbers(entry, f"{where}.{key}")
+        _check_numbers(entry, where / key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,7 +190,7 @@ class Networks:
         value = network.value(names)
         if isinstance(value, Mapping):
             made = (self._of_fabric if _FABRIC in value else self._of_dimensions)(network.where, value)
-            return replace(made, name=filled_text(value.get("name", made.name), f"{network.where}.name", "a name"))
+            return replace(made, name=filled_text(value.get("name", made.name), network.where / "name", "a name"))
         path = self.source.parent / filled_text(value, network.where, "the path of a network YAML")
         if path not in self._files:
             with naming(network.where):
@@ -198,22 +198,21 @@ class Networks:
             self._files[path] = NamedNetwork(config.name, config, tuple(map(npu_gbps, config.dimensions)))
         return self._files[path]
 
-    def _of_dimensions(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
-        blocks = list_value(template["topology"], f"{where}.topology", "a list of one entry per dimension", 1)
-        check_block_names(f"{where}.topology", blocks, tuple(BUILDING_BLOCKS))
+    def _of_dimensions(self, where: Value, template: Mapping[str, Any]) -> NamedNetwork:
         key = _PER_NPU if _PER_NPU in template else _BANDWIDTH
-        dimensions = make_dimensions(where, template, blocks, bandwidth_key=key)
+        document = replace(where, content=template)
+        dimensions = make_dimensions(document, document / "topology", tuple(BUILDING_BLOCKS), bandwidth_key=key)
         split = tuple(d.bandwidth_gibps if key == _PER_NPU else npu_gbps(d) for d in dimensions)
         if key == _PER_NPU:
             dimensions = tuple(replace(d, bandwidth_gibps=link_gibps(d.block, d.size, d.bandwidth_gibps)) for d in dimensions)
         return NamedNetwork(describe_dimensions(dimensions), NetworkConfig(str(self.source), dimensions), split)
 
-    def _of_fabric(self, where: str, template: Mapping[str, Any]) -> NamedNetwork:
+    def _of_fabric(self, where: Value, template: Mapping[str, Any]) -> NamedNetwork:
         values = {str(key): value for key, value in template.items() if key not in (_FABRIC, "name")}
         for key, value in values.items():
             if not is_number(value, -math.inf, math.inf):
-                raise ConfigError(f"{where}.{key} is {describe(value)}, expected a number")
-        kind = filled_text(template[_FABRIC], f"{where}.{_FABRIC}", ", ".join(KINDS))
+                raise ConfigError(f"{where / key} is {describe(value)}, expected a number")
+        kind = filled_text(template[_FABRIC], where / _FABRIC, ", ".join(KINDS))
         with naming(where):
             config = make_fabric(kind, **values)
         told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))

@@ -26,7 +26,7 @@ from astra_tacos.synthesizer.work import parse_budget
 REQUIRED = object()
 _BASELINES = tuple(name for name in NATIVE_ALGORITHMS if not name.startswith("one"))
 _MOST = (1 << 62) - 1
-_Read = Callable[[object, str], Any]
+_Read = Callable[[object, object], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Setting:
 
 
 @contextlib.contextmanager
-def naming(where: str) -> Iterator[None]:
+def naming(where: object) -> Iterator[None]:
     """Prefix errors of a file or text that the sweep file names with the place of that name."""
     try:
         yield
@@ -57,14 +57,14 @@ def naming(where: str) -> Iterator[None]:
         raise ConfigError(f"{where}: {error}") from None
 
 
-def _refuse(value: object, where: str, expected: str) -> ConfigError:
+def _refuse(value: object, where: object, expected: str) -> ConfigError:
     return ConfigError(f"{where} is {describe(value)}, expected {expected}")
 
 
 def _or_null(read: _Read, null: str = "null") -> _Read:
     """A reader that also takes null, and the text `null`, for None."""
 
-    def read_one(value: object, where: str) -> Any:
+    def read_one(value: object, where: object) -> Any:
         if value is None or value == null:
             return None
         try:
@@ -78,7 +78,7 @@ def _or_null(read: _Read, null: str = "null") -> _Read:
 def _choice(choices: Iterable[str]) -> _Read:
     names = tuple(choices)
 
-    def read(value: object, where: str) -> Any:
+    def read(value: object, where: object) -> Any:
         if value not in names:
             raise _refuse(value, where, ", ".join(names))
         return value
@@ -89,7 +89,7 @@ def _choice(choices: Iterable[str]) -> _Read:
 def _whole(least: int) -> _Read:
     """Make a reader of whole numbers from `least` on."""
 
-    def read(value: object, where: str) -> Any:
+    def read(value: object, where: object) -> Any:
         if not is_whole(value, least, _MOST):
             raise _refuse(value, where, f"a whole number from {least} on")
         return value
@@ -97,7 +97,7 @@ def _whole(least: int) -> _Read:
     return read
 
 
-def read_number(value: object, where: str, expected: str, is_fit: Callable[[float], bool] = math.isfinite) -> float:
+def read_number(value: object, where: object, expected: str, is_fit: Callable[[float], bool] = math.isfinite) -> float:
     """Read a finite number; a number in quotes is accepted, too.
 
     Parameters
@@ -122,18 +122,18 @@ def read_number(value: object, where: str, expected: str, is_fit: Callable[[floa
     return number
 
 
-def _budget(value: object, where: str) -> int:
+def _budget(value: object, where: object) -> int:
     try:
-        return parse_budget(str(value), where)
+        return parse_budget(str(value), str(where))
     except ConfigError:
         raise _refuse(value, where, "sends examined such as 20M, seconds such as 10s (or 10)") from None
 
 
-def _speed(value: object, where: str) -> float:
+def _speed(value: object, where: object) -> float:
     return read_number(value, where, "a number of GB/s, 0 or more", lambda number: number >= 0)
 
 
-def read_size(value: object, where: str) -> int:
+def read_size(value: object, where: object) -> int:
     """Read a size, a number of bytes or a text such as 64MiB, and return it in bytes.
 
     Raises
@@ -141,14 +141,14 @@ def read_size(value: object, where: str) -> int:
     ConfigError
         If the value is no size, or out of range.
     """
-    return parse_size(str(value), where)
+    return parse_size(str(value), str(where))
 
 
-def _path(value: object, where: str) -> str:
+def _path(value: object, where: object) -> str:
     return filled_text(value, where, "a path")
 
 
-def _placement(value: object, where: str) -> str:
+def _placement(value: object, where: object) -> str:
     expected = f"axes and their parts in each level like tp:1x8,dp:4x2, {BEST_PLACEMENT}"
     text = filled_text(value, where, expected)
     if text != BEST_PLACEMENT:
@@ -159,7 +159,7 @@ def _placement(value: object, where: str) -> str:
     return text
 
 
-def _endpoint(value: object, where: str) -> str:
+def _endpoint(value: object, where: object) -> str:
     text = filled_text(value, where, EXPECTED)
     with naming(where):
         parse_endpoint(text)

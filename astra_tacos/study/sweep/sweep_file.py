@@ -38,9 +38,10 @@ from astra_tacos.study.sweep.run_source import (
     read_run_source,
 )
 from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS, naming
+from astra_tacos.support.documents import Value, read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression
-from astra_tacos.support.text_files import check_keys, describe, filled_text, mapping_value, read_yaml_mapping
+from astra_tacos.support.text_files import describe, filled_text, mapping_value
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _KEYS = ("name", "point", "axes", "define", "where", "cost_model")
@@ -55,6 +56,8 @@ class Document:
     ----------
     name, path
         Name of the sweep, and path of its file.
+    point
+        The mapping `point`.
     constants, fields
         Keys of `point`, by name: those with constant values, after reading; the network, failed links and those with expressions.
     axes, definitions, conditions, cost_model
@@ -64,6 +67,7 @@ class Document:
 
     name: str
     path: Path
+    point: Value
     constants: dict[str, Any]
     fields: dict[str, Field]
     axes: Axes
@@ -80,36 +84,37 @@ def _read_document(path: Path) -> Document:
     ConfigError
         One line that names the file, the key, what was found and what was expected.
     """
-    document = read_yaml_mapping(path)
-    check_keys(document, str(path), _KEYS)
-    name = filled_text(document.get("name", path.stem), f"{path}: name", "one line of text")
+    source = read_yaml(path)
+    document = source.content
+    source.check_keys(_KEYS)
+    name = filled_text(document.get("name", path.stem), source / "name", "one line of text")
     if not name.strip() or len(name) > 200 or "\n" in name:
-        raise ConfigError(f"{path}: name is {describe(name)}, expected one line of text")
+        raise (source / "name").unlike("one line of text")
     if "point" not in document:
-        raise ConfigError(f"{path}: point is missing, expected a mapping with a network and what to run on it")
-    reader = _PointReader(path)
-    reader.read(document["point"])
+        raise (source / "point").unlike("a mapping with a network and what to run on it")
+    reader = _PointReader()
+    reader.read(document["point"], source / "point")
     axes = Axes({}, ())
     if "axes" in document:
-        axes = read_axes(document["axes"], f"{path}: axes", reader.of_axis, reader.missing)
-    definitions = _read_definitions(document.get("define", {}), f"{path}: define", axes.places)
-    conditions = _read_conditions(document.get("where", []), f"{path}: where")
+        axes = read_axes(document["axes"], source / "axes", reader.of_axis, reader.missing)
+    definitions = _read_definitions(document.get("define", {}), source / "define", axes.places)
+    conditions = _read_conditions(document.get("where", []), source / "where")
     cost_model = None
     if "cost_model" in document:
-        where = f"{path}: cost_model"
+        where = source / "cost_model"
         cost_path = path.parent / filled_text(document["cost_model"], where, "the path of a cost model")
         with naming(where):
             cost_model = read_cost_model(cost_path)
-    file = Document(name, path, reader.constants, reader.fields, axes, definitions, conditions, cost_model)
+    file = Document(name, path, source / "point", reader.constants, reader.fields, axes, definitions, conditions, cost_model)
     _check_names(reader.expressions, file)
     return file
 
 
-def _read_definitions(document: object, where: str, axes: Mapping[str, str]) -> dict[str, Expression]:
+def _read_definitions(document: object, where: Value, axes: Mapping[str, str]) -> dict[str, Expression]:
     found: dict[str, Expression] = {}
     for name, text in mapping_value(document, where, "a mapping of names to expressions").items():
         check_name(name, where)
-        place = f"{where}.{name}"
+        place = where / name
         if name in POINT_KEYS or name in axes:
             taken = f"{axes[name]} is called so" if name in axes else f"{name} is a key of point"
             raise ConfigError(f"{place}: {taken}, expected another name")
@@ -124,11 +129,11 @@ def _read_definitions(document: object, where: str, axes: Mapping[str, str]) -> 
         raise ConfigError(f"{found[circle[0]].where}: {' needs '.join(circle)}, expected no circle") from None
 
 
-def _read_conditions(document: object, where: str) -> tuple[Expression, ...]:
-    texts, expected = {where: document}, "a list of expressions"
+def _read_conditions(document: object, where: Value) -> tuple[Expression, ...]:
+    places, expected = [where], "a list of expressions"
     if isinstance(document, list):
-        texts, expected = {f"{where}[{at}]": text for at, text in enumerate(document)}, "an expression such as 'b0 >= 20'"
-    found = [read_expression(filled_text(text, place, expected), place) for place, text in texts.items()]
+        places, expected = [where / at for at in range(len(document))], "an expression such as 'b0 >= 20'"
+    found = [read_expression(filled_text(place.content, place, expected), place) for place in places]
     return tuple(sorted(found, key=lambda condition: not condition.names.isdisjoint(DERIVED)))
 
 
@@ -136,26 +141,24 @@ def _read_conditions(document: object, where: str) -> tuple[Expression, ...]:
 class _PointReader:
     """Reads keys of `point`, under `point` and as axes."""
 
-    path: Path
     constants: dict[str, Any] = field(default_factory=dict)
     fields: dict[str, Field] = field(default_factory=dict)
     expressions: list[Expression] = field(default_factory=list)
     labels: dict[str, object] = field(default_factory=dict)
     """The network (path or template) that each label of an axis stands for."""
 
-    def read(self, document: object) -> None:
-        where = f"{self.path}: point"
+    def read(self, document: object, where: Value) -> None:
         point = mapping_value(document, where, "a mapping with a network and what to run on it")
-        check_keys(point, where, POINT_KEYS)
+        where.check_keys(POINT_KEYS)
         for key, value in point.items():
-            place = f"{where}.{key}"
+            place = where / key
             found = self.field(key, value, place)
             if found.is_constant and key in SETTINGS:
                 self.constants[key] = SETTINGS[key].read(value, place)
             else:
                 self.fields[key] = found
 
-    def field(self, key: str, value: Any, where: str) -> Field:
+    def field(self, key: str, value: Any, where: Value) -> Field:
         """The value of a key of `point`, whose expressions are noted."""
         if key == NETWORK:
             check_network(value, where)
@@ -165,7 +168,7 @@ class _PointReader:
         self.expressions += found.expressions
         return found
 
-    def of_axis(self, key: str, value: Any, where: str) -> Part:
+    def of_axis(self, key: str, value: Any, where: Value) -> Part:
         """The part that a value of an axis sets; of a network its field, and its name in rows."""
         if key not in SETTINGS:
             found = self.field(key, value, where)
@@ -176,15 +179,15 @@ class _PointReader:
         setting = SETTINGS[key].read(read_plain(value, where), where)
         return Part({key: value if setting is None else setting}, {key: setting})
 
-    def label(self, value: Any, where: str) -> str:
+    def label(self, value: Any, where: Value) -> str:
         """The name that rows give a network of an axis."""
         if isinstance(value, Mapping):
             expected = "a plain name: rows identify the networks of an axis by it"
             if "name" not in value:
-                raise ConfigError(f"{where}.name is missing, expected {expected}")
-            label = filled_text(read_plain(value["name"], f"{where}.name"), f"{where}.name", expected)
+                raise ConfigError(f"{where / 'name'} is missing, expected {expected}")
+            label = filled_text(read_plain(value["name"], where / "name"), where / "name", expected)
             if self.labels.setdefault(label, value) != value:
-                raise ConfigError(f"{where}.name is {describe(label)}, as that of another network, expected another name")
+                raise ConfigError(f"{where / 'name'} is {describe(label)}, as that of another network, expected another name")
             return label
         if is_expression(value):
             raise ConfigError(f"{where} is {describe(value)}, expected the path of a network YAML, or a template with a name")
@@ -372,13 +375,11 @@ class _Resolver:
         there = {*file.constants, *file.fields, *given}
         kind = WORKLOAD if "workload" in there else COLLECTIVE
         if NETWORK not in there:
-            raise ConfigError(
-                f"{file.path}: point.network is missing, expected the path of a network YAML, a template, or an axis"
-            )
+            raise ConfigError(f"{file.point / NETWORK} is missing, expected the path of a network YAML, a template, or an axis")
         of_kind = {name: setting for name, setting in SETTINGS.items() if kind in setting.defaults}
         for name in SETTINGS:
             if name in there and name not in of_kind:
-                where = file.axes.places[name] if name in given else f"{file.path}: point.{name}"
+                where = file.axes.places[name] if name in given else file.point / name
                 what = "collectives, but there is a workload" if kind == WORKLOAD else "a workload, but there is none"
                 raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
         constants = {name: setting.defaults[kind] for name, setting in of_kind.items()}
@@ -386,7 +387,7 @@ class _Resolver:
         constants["backend"] = self.backend or constants["backend"]
         for name, value in constants.items():
             if value is REQUIRED and name not in there:
-                raise ConfigError(f"{file.path}: point.{name} is missing, expected it there or as an axis")
+                raise ConfigError(f"{file.point / name} is missing, expected it there or as an axis")
         return kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields)
 
     def network(self, part: Part) -> PointNetwork:
@@ -422,7 +423,7 @@ class _Resolver:
     def workload(self, settings: dict[str, Any], network: PointNetwork) -> tuple[WorkloadTask, str | None]:
         key = tuple(settings[name] for name in RUN_KEYS)
         if key not in self.runs:
-            places = {name: self.file.axes.places.get(name, f"{self.file.path}: point.{name}") for name in RUN_KEYS}
+            places = {name: self.file.axes.places.get(name, str(self.file.point / name)) for name in RUN_KEYS}
             self.runs[key] = read_run_source(places, self.file.path.parent, *key)
         run = self.runs[key]
         error = None

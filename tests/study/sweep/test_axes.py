@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
 from astra_tacos.study.sweep.axes import Part, list_values, read_axes
+from astra_tacos.support.documents import Value
 
 VALUES = st.lists(st.integers(-9, 9), min_size=1, max_size=4)
 GRIDS = st.dictionaries(st.sampled_from("wxyz"), VALUES, min_size=1)
@@ -21,7 +22,7 @@ def axes(document):
     def key(name, value, where):
         return Part({name: value}, {name: value})
 
-    return read_axes(document, "s.yml: axes", key, lambda name: Part())
+    return read_axes(document, Value("s.yml", document, "axes"), key, lambda name: Part())
 
 
 def names(document):
@@ -71,7 +72,7 @@ def test_an_entry_of_a_list_leaves_keys_of_point_as_they_are(tmp_path):
 """),
 )
 def test_values(name, document, expected):
-    found = [value for _, value in list_values(name, document, "x")]
+    found = [value for _, value in list_values(name, document, Value("x", document))]
     assert found == expected
     assert [type(value) for value in found] == [int if value == int(value) else float for value in expected]
 

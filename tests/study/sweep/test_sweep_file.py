@@ -210,7 +210,7 @@ point: {network: ...} | : point.network is missing, expected the path of a netwo
 point: {network: no.yml} | : point.network: no.yml: cannot be read (No such file or directory)
 point: {network: {<<: *RING, nodes: 1}} | : point.network has the key 'nodes', expected name, topology, npus_count,
 point: {network: {topology: [Ring]}} | : point.network has neither of bandwidth and bandwidth_per_npu, expected one
-point: {network: {<<: *RING, npus_count: [1]}} | : point.network: npus_count[0] is 1, expected a whole number above 1
+point: {network: {<<: *RING, npus_count: [1]}} | : point.network.npus_count[0] is 1, expected a whole number above 1
 point: {size: ...} | : point.size is missing, expected it there or as an axis
 point: {size: 64MB/s} | : point.size: found '64MB/s', expected bytes such as 4096, 64MiB or 1GB
 point: {size: 0} | : point.size: found '0', expected a size above 0 and at most 8192 TiB
@@ -237,10 +237,10 @@ point: {seed: = n + m}; axes: {n: [1]} | : point.seed 'n + m': found the name m,
 point: {seed: = n - 5}; axes: {n: [7, 3]} | : point.seed is -2, expected a whole number from 0 on (at n = 3)
 point: {seed: = 1 / n}; axes: {n: [0]} | : point.seed '1 / n': found a division by 0, expected another divisor (at n = 0)
 point: {network: *THREE}; axes: [{zip: {b0: [100, 400], b1: [300, 300]}}] |
-  : point.network: bandwidth_per_npu[2] is -100, expected a number of GB/s above 0 and at most
+  : point.network.bandwidth_per_npu[2] is -100, expected a number of GB/s, 1e-09 to
 define: [x] | : define is ['x'], expected a mapping of names to expressions
 define: {size: "1"} | : define.size: size is a key of point, expected another name
-define: {n: "1"}; axes: {n: [1]} | : define.n: s.yml: axes.n is called so, expected another name
+define: {n: "1"}; axes: {n: [1]} | : axes.n is called so, expected another name
 define: {a: b, b: c + 1, c: b} | : define.b: b needs c needs b, expected no circle
 define: {a: "[1]"} | : define.a '[1]' is a list, expected a single value
 where: [true] | : where[0] is True, expected an expression such as 'b0 >= 20'
@@ -290,3 +290,35 @@ def test_what_is_wrong_is_told_with_key_and_value(tmp_path, monkeypatch, case):
 def test_a_key_that_an_entry_of_a_list_has_is_that_of_point_in_others(tmp_path):
     text = "{point: {seed: 5}, axes: [{grid: {n: [1]}}, {list: [{seed: 3}, {trials: 2}]}], where: seed > 0, define: {m: n}}"
     assert len(sweep(tmp_path, text).points) == 2
+
+
+LINES = """point:
+  network:
+    topology: [ Ring ]
+    npus_count: [ "= n" ]
+    bandwidth: [ 50 ]
+    latency: [ 500 ]
+  size: 1MiB
+axes:
+- grid: { n: [ 4, 8 ] }
+- zip: { seed: [ 1, 2 ], trials: [ 1, 2 ] }
+"""
+
+
+@pytest.mark.parametrize(
+    "there, instead, message",
+    [
+        ("- zip", "- zap", "s.yml:10:3: axes[1] is a mapping of zap"),
+        ("[ 1, 2 ], t", "[ 1, x ], t", "s.yml:10:21: axes[1].zip.seed[1] is 'x'"),
+        ("= n", "= m", "s.yml:4:19: point.network.npus_count[0] 'm': found the name m"),
+        ("[ 4, 8 ]", "[ 4, 1 ]", "s.yml:4:19: point.network.npus_count[0] is 1, expected a whole number above 1 (at n = 1"),
+        ("  size", "  site", "s.yml:7:3: point has the key 'site'"),
+        ("axes", "axis", "s.yml:8:1 has the key 'axis'"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, monkeypatch, there, instead, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.yml").write_text(LINES.replace(there, instead))
+    with pytest.raises(ConfigError) as caught:
+        read_sweep_file("s.yml")
+    assert str(caught.value).startswith(message)

@@ -96,7 +96,7 @@ MESH = "astra_tacos: {topology: [Mesh]}\nnpus_count: [2]\nbandwidth: [50]\nlaten
 FILES = [
     Case("F01", FINE, "bandwidth[0] is 'tbd', expected a number", "network.yml", edit=rewrite("network.yml", TBD)),
     Case("F02", FINE, "line 1, column", "system.json", edit=rewrite("system.json", "{")),
-    Case("F02", RunFiles(FINE, system="roofline-enabled: false"), "which ASTRA-sim takes for on", "system.json"),
+    Case("F02", RunFiles(FINE, system="roofline-enabled: false"), "ASTRA-sim takes false, null and text for on", "system.json"),
     Case("F03", in_group([0, 1], 2), "found [1] at the top", "group.json", edit=rewrite("comm_group.json", "[1]")),
     Case("F04", RunFiles(FINE, remote_memory={}), "memory-type is missing", "remote_memory.json"),
     Case("F05", every("coll 0", per_node="0: c"), "cannot be read", "per_node.yml", edit=remove("per_node.yml")),
