@@ -1,14 +1,17 @@
 """Columns with a JSON header in one `.npz`: read as what anybody may have made or damaged.
 
-NumPy's own reader inflates whatever a file declares, and lets errors of zlib, zipfile and its parser through. Here the sizes in
-the archive's directory and in the headers of its arrays are checked before anything is inflated, and every failure is one line.
+NumPy's own reader inflates whatever a file declares, and lets errors of zlib, zipfile and its parser through. Here NumPy reads
+the headers of arrays. The sizes in them and in the archive's directory are checked before anything is inflated. Every failure is
+one line.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
+import math
 import struct
+import tokenize
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,16 +31,11 @@ MOST_ENTRIES = 256
 ALWAYS_ALLOWED_BYTES, MOST_INFLATION = 64 << 20, 500
 """An archive may declare so many bytes, and so many for each of its own: deflate reaches 1,032, schedules at most some 200."""
 MOST_HEADER_BYTES = 64 << 20
-_MAGIC = b"\x93NUMPY\x01\x00"
-_ARRAY = re.compile(
-    r"\{'descr': '(?P<kind>[<>|=][A-Za-z][0-9]{1,9})', 'fortran_order': (?:True|False), "
-    r"'shape': \((?P<shape>(?:[0-9]{1,18}(?:, ?[0-9]{1,18})*)?),?\), ?\} *\n?"
-)
 _LONGEST_ARRAY_HEADER = 1024
-_DAMAGE = (
-    *(LookupError, ValueError, TypeError, AttributeError, ArithmeticError, EOFError, RuntimeError),
-    *(zipfile.BadZipFile, zlib.error, struct.error),
-)
+_FAULTS = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, EOFError, RuntimeError)
+_DAMAGE = (*_FAULTS, zipfile.BadZipFile, zlib.error, struct.error)
+_NO_HEADER = (*_FAULTS, SyntaxError, tokenize.TokenError, MemoryError, Warning)
+"""What NumPy's parser of headers raises."""
 
 
 class Archive:
@@ -89,15 +87,13 @@ class Archive:
         ValueError, zlib.error, ...
             If it cannot be read.
         """
-        entry = self._zip.getinfo(f"{HEADER}.npy")
-        if entry.file_size > most_bytes:
-            raise ValueError(f"its header has {entry.file_size:,} bytes, expected at most {most_bytes:,}")
-        with self._zip.open(entry) as stream:
-            kind, shape = _read_array_header(stream)
-            content = _read(stream, entry.file_size - stream.tell())
-        if kind == "|u1" and len(shape) == 1:
+        declared = self._zip.getinfo(f"{HEADER}.npy").file_size
+        if declared > most_bytes:
+            raise ValueError(f"its header has {declared:,} bytes, expected at most {most_bytes:,}")
+        kind, shape, content = self._array(HEADER)
+        if kind == np.uint8 and len(shape) == 1:
             text = content.decode()
-        elif kind.startswith("<U") and shape == ():
+        elif kind.str.startswith("<U") and shape == ():
             text = content.decode("utf-32-le").rstrip("\0")
         else:
             raise ValueError(f"its header is {len(shape)}-dimensional {kind}, expected a text")
@@ -124,18 +120,26 @@ class Archive:
         return {name: self._column(f"{prefix}{name}", np.dtype(kind)) for name, kind in kinds.items()}
 
     def _column(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
-        entry = self._zip.getinfo(f"{name}.npy")
-        with self._zip.open(entry) as stream:
-            found, shape = _read_array_header(stream)
-            if found != kind.str or len(shape) != 1:
-                raise ValueError(f"{name} is {len(shape)}-dimensional {found}, expected a column of {kind}")
-            left = entry.file_size - stream.tell()
-            if shape[0] * kind.itemsize != left:
-                raise ValueError(f"{name} has {left:,} bytes, its header gives {shape[0]:,} values of {kind}")
-            array = np.frombuffer(_read(stream, left), kind)
+        found, shape, content = self._array(name)
+        if found != kind or len(shape) != 1:
+            raise ValueError(f"{name} is {len(shape)}-dimensional {found}, expected a column of {kind}")
+        array = np.frombuffer(content, kind)
         if kind == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise ValueError(f"{name} has values that are neither true nor false")
         return array
+
+    def _array(self, name: str) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:
+        """Type, shape and content of an array."""
+        entry = self._zip.getinfo(f"{name}.npy")
+        with self._zip.open(entry) as stream:
+            kind, shape = _read_array_header(stream)
+            left = entry.file_size - stream.tell()
+            if math.prod(shape) * kind.itemsize != left:
+                raise ValueError(f"{name} has {left:,} bytes, its header gives {describe(shape)} values of {kind}")
+            content = stream.read(left)
+        if len(content) != left:
+            raise EOFError("it ends early")
+        return kind, shape, content
 
 
 def text(header: dict[str, Any], name: str) -> str:
@@ -221,21 +225,11 @@ def write_archive(path: Path, header: NDArray[Any], columns: Mapping[str, NDArra
                 np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
-def _read_array_header(stream: IO[bytes]) -> tuple[str, tuple[int, ...]]:
-    """Type and shape of an array in NumPy's format 1.0; what NumPy has written, and nothing else."""
-    start = _read(stream, len(_MAGIC) + 2)
-    length = int.from_bytes(start[len(_MAGIC) :], "little")
-    if not start.startswith(_MAGIC) or length > _LONGEST_ARRAY_HEADER:
-        raise ValueError("an array has no header of NumPy's")
-    match = _ARRAY.fullmatch(_read(stream, length).decode("latin-1"))
-    if match is None:
-        raise ValueError("an array has no header of NumPy's")
-    shape = tuple(int(number) for number in match["shape"].split(",") if number)
-    return match["kind"], shape
-
-
-def _read(stream: IO[bytes], size: int) -> bytes:
-    content = stream.read(size)
-    if len(content) != size:
-        raise EOFError("it ends early")
-    return content
+def _read_array_header(stream: IO[bytes]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    try:
+        with warnings.catch_warnings(action="error"):
+            np.lib.format.read_magic(stream)
+            shape, _, kind = np.lib.format.read_array_header_1_0(stream, max_header_size=_LONGEST_ARRAY_HEADER)
+    except _NO_HEADER:
+        raise ValueError("an array has no header of NumPy's") from None
+    return kind, shape

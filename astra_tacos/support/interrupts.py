@@ -7,7 +7,6 @@ signals, too, and ends the process if the main thread does not.
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import os
 import signal
@@ -15,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from astra_tacos.support import temporaries
@@ -41,8 +40,6 @@ class Interrupts:
         self.came = 0
         self._may_raise = False
         self._is_patient = False
-        self._is_lost = False
-        self._is_ending = False
 
     @property
     def exit_code(self) -> int:
@@ -52,7 +49,7 @@ class Interrupts:
     def note(self, number: int, _: object = None) -> None:
         """Handle a signal."""
         self.came = self.came or number
-        if self._may_raise and not self._is_ending:
+        if self._may_raise:
             self._may_raise = False  # one is enough: cleaning up goes on whatever comes then
             raise KeyboardInterrupt
 
@@ -102,20 +99,14 @@ class Interrupts:
         while True:
             if _received(receiver, _LOOK_S) == 0:
                 return
-            if self._is_lost:
-                self._is_lost, self._may_raise = False, True
-                _thread.interrupt_main(signal.Signals(self.came))
             took = time.monotonic() - begin
             if took >= _MOST_S or (took >= _GRACE_S and time.process_time() - cpu >= _GRACE_CPU_S):
                 _end(self.exit_code if self.came else 128 + number)
 
     def tell_lost(self, lost: Any) -> None:
-        """What `sys.unraisablehook` is told: an interrupt that got lost is raised again by `watch`, as it would be lost here."""
-        if issubclass(lost.exc_type, KeyboardInterrupt) and self.came:
-            self._is_lost = not self._is_patient
-            if self._is_lost and sys.getprofile() is None:
-                sys.setprofile(self._count_down())  # whoever calls back all the time may leave `watch` no time to run
-            return
+        """What `sys.unraisablehook` is told: ends the process, as C code that calls back may leave `watch` no time."""
+        if issubclass(lost.exc_type, KeyboardInterrupt) and self.came and not self._is_patient:
+            _end(self.exit_code)
         if not self.came:
             sys.__unraisablehook__(lost)
 
@@ -128,17 +119,6 @@ class Interrupts:
         """What `threading.excepthook` is told: nothing is printed once a signal has come."""
         if not self.came:
             threading.__excepthook__(raised)
-
-    def _count_down(self) -> Callable[..., None]:
-        """What the main thread calls wherever it calls a function: ends the process as `watch` does."""
-        begin, cpu = time.monotonic(), time.process_time()
-
-        def look(*_: object) -> None:
-            if time.monotonic() - begin >= _GRACE_S and time.process_time() - cpu >= _GRACE_CPU_S and not self._is_patient:
-                self._is_ending = True
-                _end(self.exit_code)
-
-        return look
 
 
 _active: Interrupts | None = None

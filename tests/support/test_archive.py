@@ -134,14 +134,17 @@ def test_what_is_declared_is_bounded_before_it_is_read(tmp_path):
 
 def test_the_header_of_an_array_may_not_declare_more_than_its_entry(good, tmp_path):
     arrays = dict(np.load(good / "schedule.npz"))
-    for shape in ("(30000000000,)", "(10, 10)", "(9)" * 20, "()", "(" * 2000):
+    real = repr(arrays["chunk"].shape)
+    python_2 = real.replace(",", "L,")
+    shapes = [("<i4", shape) for shape in ("(30000000000,)", "(10, 10)", "(9)" * 20, "()", "(" * 90, "(-1,)", python_2)]
+    for kind, shape in (*shapes, ("|O", real), (">i4", real), ("<i4,<i4", real), ("<i4", real + " " * 2000)):
         with zipfile.ZipFile(tmp_path / "s.npz", "w") as opened:
             for name, array in arrays.items():
                 stream = io.BytesIO()
                 np.lib.format.write_array(stream, array, (1, 0))
                 content = stream.getvalue()
                 if name == "chunk":
-                    text = f"{{'descr': '<i4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+                    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".encode()
                     text = text.ljust(118 - 1) + b"\n"
                     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content[128:]
                 opened.writestr(f"{name}.npy", content)
