@@ -53,7 +53,9 @@ def _of_schedule(directory: Path, wanted: Wanted) -> bytes:
 
     schedule = load_schedule(Kind.RUN_DIRECTORY, directory)
     result = read_certificate(directory / "result.json", schedule)
-    rows, note = _comparison(schedule, result.get("backend")) if wanted.with_comparison else (None, "No comparison (--no-compare).")
+    rows, note = None, "No comparison (--no-compare)."
+    if wanted.with_comparison:
+        rows, note = _comparison(schedule, result.get("backend"))
     with progress("drawing"):
         return synthesis_page(schedule, result, rows, note, wanted.title)
 

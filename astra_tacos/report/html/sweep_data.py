@@ -113,6 +113,6 @@ def _column(table: SweepColumns, name: str) -> dict[str, Any]:
     measure, values = measure_of(name, table.kinds), table.columns[name]
     about = {"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": measure.role}
     about["own"] = name not in MEASURES
-    if is_number(values) and all(isinstance(value, float) or abs(value) <= _LARGEST_EXACT for value in values if value is not None):
+    if is_number(values) and all(abs(value) <= _LARGEST_EXACT for value in values if isinstance(value, int)):
         return about | {"type": "number", "values": np.array([math.nan if v is None else v for v in values], np.float64)}
     return about | {"type": "text", "values": as_texts(values)}

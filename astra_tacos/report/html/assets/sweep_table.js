@@ -40,7 +40,7 @@ AT.sweep = {
   grouped(rows, columns) {
     const groups = new Map();
     for (const row of rows) {
-      const place = JSON.stringify(columns.map((column) => column.at(row)));
+      const place = columns.map((column) => String(column.at(row))).join("\u0000");
       if (!groups.has(place)) groups.set(place, []);
       groups.get(place).push(row);
     }
