@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from astra_tacos.cli.report_figure import KINDS, find_figure
-from astra_tacos.cli.report_page import find_page
+from astra_tacos.cli.report_page import SWEEP, Wanted, find_page
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json, progress
 from astra_tacos.cli.shared.options import OUTPUT, PATH, json_option, network_option
@@ -45,14 +45,14 @@ _FIGURE_OPTIONS = {
     "y": click.option("--y", metavar="COLUMN", help="Sweep: column along the y axis."),
     "value": click.option("--value", metavar="COLUMN", help="heatmap: column that the colours show."),
     "by": click.option("--by", metavar="COLUMN", help="lines, pareto: column that distinguishes lines or colours."),
-    "where": click.option(
-        "--where", metavar="EXPR", help=f"Sweep: draw only points for which this is true: {CONDITION} (bytes)."
-    ),
+}
+_COMMON_OPTIONS = {
+    "where": click.option("--where", metavar="EXPR", help=f"Sweep: only points for which this is true: {CONDITION} (bytes)."),
 }
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed((_PAGE_OPTIONS | _FIGURE_OPTIONS).values()):
+    for option in reversed((_PAGE_OPTIONS | _FIGURE_OPTIONS | _COMMON_OPTIONS).values()):
         command = option(command)
     return command
 
@@ -126,10 +126,12 @@ def _refuse(ctx: click.Context, given: set[str], others: Any, what: str) -> None
 def _write_page(path: Path, output: Path, options: dict[str, Any]) -> str:
     require("report")
     kind, directory, make = find_page(path, options["network_path"])
+    if kind != SWEEP and options["where"] is not None:
+        raise click.UsageError(f"--where is for sweeps, and {path} is the output of another command.")
     for file in directory.rglob("*"):
         note_input(file)
     check_writable(output)
-    content = make(directory, options["title"], options["with_comparison"])
+    content = make(directory, Wanted(options["title"], options["with_comparison"], options["where"]))
     with replaced_file(output) as temporary:
         temporary.write_bytes(content)
     return kind

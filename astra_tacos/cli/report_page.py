@@ -28,39 +28,60 @@ _CHUNK_COUNTS = 6
 """About how many numbers of chunks a search tries."""
 
 
-def _of_schedule(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What somebody wants of a page.
+
+    Parameters
+    ----------
+    title
+        Heading; None for that of the kind.
+    with_comparison
+        Whether the page of a schedule compares it with the predefined algorithms.
+    where
+        Expression that must be true for the points of a sweep; None for all points.
+    """
+
+    title: str | None
+    with_comparison: bool
+    where: str | None
+
+
+def _of_schedule(directory: Path, wanted: Wanted) -> bytes:
     from astra_tacos.report.certificate_file import read_certificate
     from astra_tacos.report.html.synthesis import synthesis_page
 
     schedule = load_schedule(Kind.RUN_DIRECTORY, directory)
     result = read_certificate(directory / "result.json", schedule)
-    rows, note = _comparison(schedule, result.get("backend")) if with_comparison else (None, "No comparison (--no-compare).")
+    rows, note = None, "No comparison (--no-compare)."
+    if wanted.with_comparison:
+        rows, note = _comparison(schedule, result.get("backend"))
     with progress("drawing"):
-        return synthesis_page(schedule, result, rows, note, title)
+        return synthesis_page(schedule, result, rows, note, wanted.title)
 
 
-def _of_run(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+def _of_run(directory: Path, wanted: Wanted) -> bytes:
     from astra_tacos.report.html.run import PLAN_FILE, plan_page, replay_page
 
-    return (plan_page if (directory / PLAN_FILE).is_file() else replay_page)(directory, title)
+    return (plan_page if (directory / PLAN_FILE).is_file() else replay_page)(directory, wanted.title)
 
 
-def _of_comparison(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+def _of_comparison(directory: Path, wanted: Wanted) -> bytes:
     from astra_tacos.report.compare_rows import read_rows
     from astra_tacos.report.html.compare import compare_page
 
-    return compare_page(read_rows(directory), title)
+    return compare_page(read_rows(directory), wanted.title)
 
 
-def _of_sweep(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+def _of_sweep(directory: Path, wanted: Wanted) -> bytes:
     from astra_tacos.report.html.sweep import render_sweep
     from astra_tacos.study.sweep.store import TABLE_FILE
     from astra_tacos.study.sweep.table import read_sweep
 
-    return render_sweep(read_sweep(directory), TABLE_FILE, title)
+    return render_sweep(read_sweep(directory), TABLE_FILE, wanted.title, wanted.where)
 
 
-Page = Callable[[Path, str | None, bool], bytes]
+Page = Callable[[Path, Wanted], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +95,7 @@ class PageKind:
     markers
         Files that tell: a directory is of this kind if it has all of them.
     make
-        Makes the page of a directory, with a title, and with a comparison where this kind has one.
+        Makes the page of a directory.
     """
 
     command: str
@@ -82,11 +103,12 @@ class PageKind:
     make: Page
 
 
+SWEEP = "sweep"
 PAGES = {
     "schedule": PageKind("synthesize --output", ("result.json", "schedule.npz"), _of_schedule),
     "plan": PageKind("plan --output", ("plan.json", "replay.npz"), _of_run),
     "replay": PageKind("replay --output", ("replay.json", "replay.npz"), _of_run),
-    "sweep": PageKind("sweep --output", ("sweep.parquet",), _of_sweep),
+    SWEEP: PageKind("sweep --output", ("sweep.parquet",), _of_sweep),
     "comparison": PageKind("compare --output", ("compare.json",), _of_comparison),
 }
 """Kinds of directories; the first that fits counts."""
@@ -95,7 +117,7 @@ PAGES = {
 def _replayed(found: RunInputs | CompactInputs) -> Page:
     """What makes the page of a run that nothing was replayed of yet: it is replayed first."""
 
-    def page(directory: Path, title: str | None, with_comparison: bool) -> bytes:
+    def page(directory: Path, wanted: Wanted) -> bytes:
         from astra_tacos.network.network_config import read_network
         from astra_tacos.run.directory import CompactInputs
         from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_compact, replay_embedded
@@ -110,7 +132,7 @@ def _replayed(found: RunInputs | CompactInputs) -> Page:
             if replayed.reason is not None:
                 raise ReplayError(f"{directory}: {replayed.reason}")
             replayed.write(progress)
-            return _of_run(scratch / "replay", title, with_comparison)
+            return _of_run(scratch / "replay", wanted)
 
     return page
 

@@ -108,11 +108,18 @@ def test_every_kind_of_input_is_drawn(here, what):
         assert output.stat().st_size > 2_000
 
 
+def test_a_page_of_a_sweep_has_the_points_of_a_condition(here):
+    done = plot("swept --where 'size_bytes == 1024' -o few.html")
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert "Of 4 points, those where size_bytes == 1024: 2 points: 2 ok" in Path("few.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("what", "expected"),
     {
         "report run -o x.svg --title a": "--title is for pages (.html).",
         "report run -o x.html --width single": "--width is for figures.",
+        "report compared -o x.html --where cost>1": "--where is for sweeps, and compared is the output of another command.",
         "report torus.yml -o x.svg --chunk 0": "--chunk is not for figures of the kind topology.",
         "plot topology torus.yml -o x.svg": "plot is gone: `astra-tacos report INPUT -o x.svg` does the same.",
     }.items(),
@@ -121,7 +128,7 @@ def test_an_option_of_the_other_kind_of_output_is_refused(here, what, expected):
     done = invoke(what)
     assert done.exit_code == 2
     assert expected in done.output
-    assert not Path("x.svg").exists()
+    assert not list(Path().glob("x.*"))
 
 
 def test_rows_of_a_comparison_come_back_as_they_were(here):
@@ -158,6 +165,8 @@ def test_rows_of_a_comparison_come_back_as_they_were(here):
         ),
         "swept --where point>9 -o x.svg": "--where: 'point>9' holds for none of 4 points",
         "swept --where point -o x.svg": "--where 'point' is 0, expected true or false",
+        "swept --where point -o x.html": "--where 'point' is 0, expected true or false",
+        "swept --where point>9 -o x.html": "--where: 'point>9' holds for none of 4 points",
     }.items(),
 )
 def test_what_cannot_be_drawn_is_said_and_leaves_nothing(here, what, expected):

@@ -1,19 +1,17 @@
-"""The page of a sweep: a table, Pareto fronts, heat maps and lines of the rows that pass the table's filter.
-
-Counts, best points and failures are computed from all points of the sweep, even if the page has only some of them.
-"""
+"""The page of a sweep: a table, a Pareto front, a heat map and lines of the rows that pass the table's filter."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from astra_tacos.report.html.page import Section, asset, escape, pairs, render_page
-from astra_tacos.report.html.sweep_data import as_texts, is_number, sweep_data, varying_columns
+from astra_tacos.report.html.page import Section, asset, counted, escape, pairs, render_page
+from astra_tacos.report.html.sweep_data import as_texts, sweep_data, varying_columns
 from astra_tacos.report.style import time_text
+from astra_tacos.report.sweep_choice import CONDITION, filtered, is_number
 from astra_tacos.report.sweep_columns import HIGHER, MEASURES, SweepColumns, as_one_value, measure_of
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
@@ -51,7 +49,7 @@ def _statuses_text(table: SweepColumns) -> str:
     statuses = Counter(table.columns["status"])
     in_order = sorted(statuses.items(), key=lambda item: (item[0] != "ok", -item[1], item[0]))
     counts = ", ".join(f"{count:,} {_STATUS_WORDS.get(status, status)}" for status, count in in_order)
-    return f"{table.num_rows:,} point{'s' * (table.num_rows > 1)}: {counts}"
+    return f"{counted(table.num_rows, 'point')}: {counts}"
 
 
 def _settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
@@ -218,7 +216,9 @@ def _failures_html(table: SweepColumns) -> str:
     return _table(["status", "points", "message", "in common", "first"], body, 2) + note
 
 
-_SCRIPTS = ("sweep_model.js", "sweep_controls.js", "sweep_pictures.js", "sweep_grids.js", "sweep.js")
+MOST_POINTS = 20_000
+"""Largest number of points on a page; of more, a browser takes seconds to draw each one."""
+_SCRIPTS = ("sweep_table.js", "sweep_choice.js", "sweep_pictures.js", "sweep.js")
 _TABLE = '<div id="sweep-view" class="screen-only"></div><div id="sweep-table"></div>'
 _CHOSEN = '<div id="sweep-point"></div>'
 _PAPER_COLUMNS = 10
@@ -227,7 +227,7 @@ _STYLES = "sweep.css"
 _REQUIRED = ("point", "status")
 
 
-def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> bytes:
+def render_sweep(table: SweepColumns, source: str, title: str | None = None, where: str | None = None) -> bytes:
     """The page of a sweep, as bytes of HTML.
 
     Parameters
@@ -235,25 +235,37 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
     table
         Rows of the sweep.
     source
-        Name of the file with all rows, which the page mentions.
+        Name of the file of the rows, for errors.
     title
         Heading; by default the name of the sweep.
+    where
+        Expression that must be true for the points of the page; by default the page has all points.
 
     Raises
     ------
     ConfigError
-        If there are no rows, or a column is missing that every sweep has.
+        If there are no rows, more than `MOST_POINTS` are left, or a column is missing that every sweep has.
     """
     if not table.num_rows:
         raise ConfigError(f"{source}: has no rows, expected a point or more")
     for name in _REQUIRED:
         if name not in table.columns:
             raise ConfigError(f"{source}: has no column {name}, which every sweep has")
+    which = "Sweep of "
+    if where is not None:
+        all_points = table.num_rows
+        table = filtered(table, where)
+        which = f"Of {counted(all_points, 'point')}, those where {where}: "
+    if table.num_rows > MOST_POINTS:
+        left = "" if where is None else f" where {where}"
+        raise ConfigError(
+            f"{source}: found {table.num_rows:,} points{left}, expected at most {MOST_POINTS:,} on a page: "
+            f'choose some, as with --where "{CONDITION}"'
+        )
     inputs = {name: as_one_value(values) for name, values in table.columns.items() if measure_of(name).role != "result"}
     table = replace(table, columns=table.columns | inputs)
     varying, constant = varying_columns(table)
-    data = sweep_data(table, varying)
-    first = f"<style>\n{asset(_STYLES)}</style>" + _detail_note(data, table.num_rows, source)
+    styles = f"<style>\n{asset(_STYLES)}</style>"
     paper = ""
     if len(varying) > _PAPER_COLUMNS:
         paper = f'<p class="note sweep-paper">On paper: the first {_PAPER_COLUMNS} of {len(varying)} columns.</p>'
@@ -264,7 +276,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             _picture("front") + '<div id="front-list"><h3>Points on the front</h3><div id="front-table"></div></div>',
             "Points for which no other point is better in one of two figures without being worse in the other.",
         ),
-        Section("best", "Best points", _best_html(table, varying), "The best point by each figure, of the whole sweep."),
+        Section("best", "Best points", _best_html(table, varying), "The best point by each figure, whatever the filters say."),
         Section(
             "heatmap",
             "Heat map",
@@ -288,7 +300,7 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
             "failures",
             "Failures",
             _failures_html(table),
-            "Points without a result, by status and message, over the whole sweep.",
+            "Points without a result, by status and message, whatever the filters say.",
         ),
         Section(
             "settings", "Settings", _settings_html(table, constant), "The axes of the sweep, and what all points have in common."
@@ -296,27 +308,12 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None) -> 
     ]
     if any(is_number(table.columns[axis]) for axis in table.axes if axis in varying):  # first against what was swept
         sections.insert(0, sections.pop([section.id for section in sections].index("lines")))
-    sections[0] = replace(sections[0], html=first + sections[0].html)
-    return render_page(title or table.name, f"Sweep of {_statuses_text(table)}", sections, data, _SCRIPTS)
+    sections[0] = replace(sections[0], html=styles + sections[0].html)
+    subtitle = which + _statuses_text(table)
+    return render_page(title or table.name, subtitle, sections, sweep_data(table, varying), _SCRIPTS)
 
 
 def _picture(name: str) -> str:
     """Markup of the places where sweep.js puts the controls, the description and the chart of a picture."""
     scope = f'<p class="sweep-scope" id="{name}-scope"></p>'
     return f'<div class="sweep-controls" id="{name}-controls"></div>{scope}<div id="{name}-chart"></div>'
-
-
-def _detail_note(data: Mapping[str, object], num_rows: int, source: str) -> str:
-    """Markup of a note that says what the page leaves out, and which file has it; empty if nothing is left out."""
-    rules, digits = data["rules"], data["digits"]
-    parts = []
-    if isinstance(rules, list):
-        parts.append(
-            f"{data['count']:,} of {num_rows:,} points are on this page, chosen in this order: {'; '.join(rules)}. "
-            "Counts, best points and failures are of all points; medians are of those on the page."
-        )
-    if digits is not None:
-        parts.append(f"Numbers of many different values are rounded to {digits} significant digits.")
-    if not parts:
-        return ""
-    return f'<p class="notice" id="sweep-detail">{escape(" ".join(parts))} All of it is in {escape(source)}.</p>'

@@ -2,49 +2,71 @@
 /* The page of a sweep: a table whose filter drives the pictures, and a chosen point that is marked in all of them. */
 (() => {
   const delay = 120;
+  const wide = 600;
 
   AT.ready(async () => {
     const model = AT.sweep.open(AT.data);
-    const rowOf = new Map(model.column("point").values.map((point, row) => [String(point), row]));
-    const everything = Array.from({ length: model.count }, (_, row) => row);
+    const point = model.column("point");
+    const rowOf = new Map(point.values.map((number, row) => [String(number), row]));
+    const everything = point.values.map((_, row) => row);
     const state = { rows: everything, selected: -1, timer: null, queue: Promise.resolve(), waiting: 0 };
     const view = AT.sweep.view(() => restore());
-    const context = { model, view, select: (row) => choose(row), redraw: (name) => draw([name]) };
-    const pictures = { front: AT.sweep.frontPicture(context), heat: AT.sweep.heatPicture(context), lines: AT.sweep.linesPicture(context) };
+    const charts = {};
+    const lacking = !everything.some(model.ok) ? "No point has a result: there is nothing to draw." : model.count === 1 ? "A single point makes no picture." : null;
+
     /** Draw pictures, one after the other also where the reader is faster; `data-drawn` says of how many points. */
-    const draw = (names = Object.keys(pictures)) => {
+    function draw(names = Object.keys(AT.sweep.pictures)) {
       delete document.documentElement.dataset.drawn;
       state.waiting += 1;
       state.queue = state.queue.then(async () => {
-        for (const name of names) {
-          if (state.rows.length || AT.sweep.lacking(model)) await pictures[name].draw(state.rows, state.selected);
-          else AT.sweep.blank(name, "No point is left by the filters.");
-        }
+        for (const name of names) await picture(name);
         state.waiting -= 1;
         if (!state.waiting) document.documentElement.dataset.drawn = String(state.rows.length);
       });
       return state.queue;
-    };
-    const later = () => {
+    }
+
+    async function picture(name) {
+      const element = document.getElementById(`${name}-chart`);
+      const width = element.parentElement.clientWidth;
+      const panel = { ...AT.sweep.panel(view, name, () => draw([name])), select: choose, width };
+      const made = lacking || (state.rows.length ? AT.sweep.pictures[name](model, state.rows, panel, state.selected) : "No point is left by the filters.");
+      if (lacking || state.rows.length) panel.show();
+      const isDrawn = typeof made !== "string";
+      for (const id of [`${name}-chart`, `${name}-list`]) document.getElementById(id)?.toggleAttribute("hidden", !isDrawn);
+      document.getElementById(`${name}-scope`).textContent = isDrawn ? made.scope : made;
+      if (!isDrawn) return;
+      const alt = `${made.title}. ${made.scope}`;
+      const lines = made.title.replace(new RegExp(`(.{1,${Math.floor(width / 8)}})(\\s|$)`, "g"), "$1\n").trim().split("\n").map(AT.plain);
+      const beside = width < wide ? { legend: { orientation: "h", x: 0, y: -0.35, yanchor: "top" } } : { legend: { x: 1.02, xanchor: "left", y: 1, yanchor: "top" } };
+      const layout = { title: { text: lines.join("<br>"), font: { size: 14 }, x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top", automargin: true, pad: { l: 4, t: 10 + 26 * (lines.length - 1), b: 12 } }, hovermode: "closest", ...beside, ...made.layout };
+      if (!charts[name]) {
+        charts[name] = await AT.chart(element, made.traces, layout, { name: AT.sweep.fileName(name), alt, rows: () => [charts[name].made.header, ...charts[name].made.records] });
+        charts[name].plot.on("plotly_click", ({ points: [{ customdata }] }) => Number.isInteger(customdata) && choose(customdata));
+      }
+      charts[name].made = made;
+      await charts[name].update(made.traces, layout);
+      charts[name].plot.setAttribute("aria-label", alt);
+      element.setAttribute("aria-label", alt);
+    }
+
+    function later() {
       delete document.documentElement.dataset.drawn;
       clearTimeout(state.timer);
       state.timer = setTimeout(() => draw(), delay);
-    };
+    }
 
     const said = AT.el("span", { role: "status" });
     const clear = AT.el("button", { type: "button", onclick: () => unfilter() }, "Clear the filter");
     document.getElementById("sweep-view").append(said, clear);
     const holder = document.getElementById("sweep-table");
-    const table = AT.table(holder, model.columns.map((column) => ({
-      title: AT.sweep.title(column, true), saved: AT.sweep.title(column), values: column.values, type: column.type, unit: column.unit, wrap: column.name === "error", format: AT.sweep.cell(column),
-    })), { name: AT.sweep.fileName("points"), pageSize: 10, caption: "Points of the sweep", onSelect: (row) => show(row), onFilter: (rows) => filtered(rows) });
+    const table = AT.table(holder, AT.sweep.cells(model.columns), { name: AT.sweep.fileName("points"), pageSize: 10, caption: "Points of the sweep", onSelect: (row) => show(row), onFilter: (rows) => filtered(rows) });
     const fields = [...holder.querySelectorAll("thead input")];
 
     function describe() {
-      const whole = AT.data.num_points > model.count ? ` on this page, out of ${AT.format.count(AT.data.num_points)}` : "";
-      const [shown, all] = [state.rows.length, model.count].map(AT.format.count);
-      if (AT.sweep.lacking(model)) said.textContent = "";
-      else said.textContent = shown === all ? `The pictures show ${model.count === 1 ? "the one point" : `all ${all} points`}${whole}. ` : `The pictures show the ${shown} filtered point${shown === "1" ? "" : "s"} of ${all}${whole}. `;
+      const [shown, all] = [state.rows.length, model.count];
+      if (lacking) said.textContent = "";
+      else said.textContent = shown === all ? `The pictures show all ${AT.sweep.counted(all, "point")}. ` : `The pictures show the ${AT.sweep.counted(shown, "filtered point")} of ${AT.format.count(all)}. `;
       for (const title of table.unclear()) said.append(AT.el("strong", {}, `The filter of ${title} is not understood: it filters nothing. `));
       clear.hidden = !fields.some((field) => field.value.trim());
     }
@@ -68,14 +90,14 @@
 
     function show(row) {
       state.selected = row;
-      view.set("p", row < 0 ? null : String(model.column("point").at(row)));
+      view.set("p", row < 0 ? null : String(point.at(row)));
       const place = document.getElementById("sweep-point");
       if (row < 0) place.replaceChildren();
       else {
         const known = model.columns.filter((column) => column.at(row) !== null);
         const pairs = known.map((column) => AT.el("div", {}, AT.el("dt", {}, column.label), AT.el("dd", {}, AT.sweep.text(column, column.at(row)))));
         place.replaceChildren(AT.el("div", { class: "sweep-chosen" },
-          AT.el("h3", { role: "status" }, `Point ${model.column("point").at(row)}`, AT.el("button", { type: "button", class: "screen-only", onclick: () => choose(-1) }, "Clear the mark")),
+          AT.el("h3", { role: "status" }, `Point ${point.at(row)}`, AT.el("button", { type: "button", class: "screen-only", onclick: () => choose(-1) }, "Clear the mark")),
           AT.el("dl", { class: "pairs sweep-columns" }, ...pairs)));
       }
       later();
@@ -84,10 +106,9 @@
     /** What the address says: filters and the chosen point; the pictures read theirs when they are drawn. */
     function restore() {
       const wanted = new Map(view.all("f."));
-      const point = view.get("p");
       fields.forEach((field, i) => { field.value = wanted.get(model.columns[i].name) || ""; });
       table.setFilter(0, fields[0].value);
-      const row = rowOf.get(point) ?? -1;
+      const row = rowOf.get(view.get("p")) ?? -1;
       if (row !== state.selected) choose(row);
     }
 
