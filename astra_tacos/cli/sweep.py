@@ -73,13 +73,13 @@ def sweep(
     DIR gets a file per result as soon as it is computed, and in the end sweep.parquet with a row per point. A sweep that was
     interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
+    require("sweep")
     from astra_tacos.study.sweep.point import Conditions
     from astra_tacos.study.sweep.run_sweep import SweepRun, num_threads_at, open_client
     from astra_tacos.study.sweep.store import Store
     from astra_tacos.study.sweep.sweep_file import read_sweep_file
     from astra_tacos.study.sweep.table import write_results
 
-    require("sweep")
     if timeout is not None and not 0 < timeout < math.inf:
         raise click.BadParameter(f"{timeout} is not a number of seconds above 0.", param_hint="'--timeout'")
     if address is not None and workers is not None:
