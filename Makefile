@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Modules are translated to bytecode once, not by each of the hundreds of processes of the tests. Images of containers often forbid it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check pytest record record-check mutants test-thorough docs api fuzz bench lint clean
+.PHONY: demo test check sample pytest record record-check mutants test-thorough docs api fuzz bench lint clean
 
 # The commands of README.md, and a page of each answer.
 demo: .venv/.installed
@@ -18,6 +18,14 @@ demo: .venv/.installed
 # mypy runs beside the tests: alone it leaves all cores but one idle.
 test: .venv/.testable
 	$(MAKE) --no-print-directory --jobs 2 lint pytest
+
+# A minute of it: all of lint, and one test in twelve, of every room.
+check: .venv/.testable
+	$(MAKE) --no-print-directory --jobs 2 lint sample
+
+sample: .venv/.testable
+	$(BIN)/python tests/helpers/compile_kernels.py
+	$(BIN)/python -m pytest -q -n auto --dist worksteal --sample 12
 
 # Workers take neighbouring tests, which share what they have made. Kernels are compiled before, or each worker would do it.
 pytest: .venv/.testable
