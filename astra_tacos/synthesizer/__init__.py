@@ -26,7 +26,6 @@ from astra_tacos.synthesizer.algorithms.in_network import (
     refuse_without_devices,
     refuse_without_servers,
 )
-from astra_tacos.synthesizer.algorithms.one_shot import gathering_ns, one_shot, refuse_too_many_contributions
 from astra_tacos.synthesizer.algorithms.over_dimensions import hierarchical, themis
 from astra_tacos.synthesizer.algorithms.permutations import permutations, refuse_without_rails
 from astra_tacos.synthesizer.algorithms.predefined import (
@@ -36,7 +35,6 @@ from astra_tacos.synthesizer.algorithms.predefined import (
     halving_doubling,
     refuse_other_than_powers_of_two,
     ring,
-    rings_on_pairs,
 )
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.algorithms.symmetric import refuse_asymmetric, symmetric, symmetric_optimum
@@ -49,10 +47,9 @@ from astra_tacos.synthesizer.synthesizer import Synthesizer
 from astra_tacos.synthesizer.work import (
     branch_work,
     device_work,
-    gather_work,
+    dispatch_work,
     match_work,
     matched_work,
-    over_dimensions_work,
     route_work,
     tree_work,
     trip_work,
@@ -121,7 +118,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         advise=advise_for_trips,
         work=trip_work,
     ),
-    "ring": on_fabrics(Synthesizer(ring, _ALL), rings_on_pairs),
+    "ring": on_fabrics(Synthesizer(ring, _ALL)),
     "direct": on_fabrics(Synthesizer(direct, _ALL | _OF_PARTS)),
     "halving-doubling": on_fabrics(Synthesizer(halving_doubling, _OF_SHARDS, refusal=refuse_other_than_powers_of_two)),
     "double-binary-tree": on_fabrics(Synthesizer(double_binary_tree, _TREES)),
@@ -131,18 +128,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
             hierarchical,
             _OF_SHARDS | PERSONALISED,
             refusal=refuse_without_dimensions,
-            work=over_dimensions_work,
-        )
-    ),
-    "one-shot": on_fabrics(
-        Synthesizer(
-            one_shot,
-            _WHOLE,
-            is_random=True,
-            refusal=refuse_too_many_contributions,
-            work=gather_work,
-            cuts_itself=_WHOLE,
-            least_ns=gathering_ns,
+            work=dispatch_work,
         )
     ),
     "dimension-wise": on_fabrics(
@@ -157,7 +143,7 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
         mixes_on_fabrics,
         levels_or_pairs,
     ),
-    "themis": _over_levels(Synthesizer(themis, _OF_SHARDS, refusal=refuse_without_dimensions, work=over_dimensions_work)),
+    "themis": _over_levels(Synthesizer(themis, _OF_SHARDS, refusal=refuse_without_dimensions, work=dispatch_work)),
 }
 """Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
 AUTO = "auto"

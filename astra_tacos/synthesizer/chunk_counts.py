@@ -9,7 +9,6 @@ the worst known cut, plus the longest path of one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,8 +20,8 @@ from astra_tacos.bounds.port import egress, fewest_crossings, ingress, volume
 from astra_tacos.collective import COLLECTIVES, cut_into, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing, compute_timing
-from astra_tacos.support.arrays import Bools, Floats, Ints, Ints32
+from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.support.arrays import Bools, Floats, Ints32
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.units import bytes_per_ns
@@ -98,40 +97,6 @@ def choose_chunks(
         candidates.append(ChunkCandidate(chunks, chunks * sends, _estimate_ns(topology, collective, timing)))
     as_good = min(candidate.estimate_ns for candidate in candidates) * _RESOLUTION
     return tuple(sorted(candidates, key=lambda candidate: max(candidate.estimate_ns, as_good)))
-
-
-def counts_of_whole_ns(topology: Topology, chunk_bytes: float, counts: Collection[int]) -> set[int]:
-    """Numbers of chunks near some others whose chunks hold every link for nearly whole nanoseconds, where those do not.
-
-    ASTRA-sim truncates delays, so that short chunks take less time there than any link needs. Such schedules are not preferred
-    (`Leaderboard`), but a few chunks more or less may be truncated by next to nothing.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    chunk_bytes
-        Size of a chunk if there is one per NPU.
-    counts
-        Numbers of chunks per NPU; results are up to half as many more than the largest one, if chunks take 1 ns or more then.
-    """
-    rates = bytes_per_ns(np.array(sorted(set(topology.link_bandwidth_gibps.tolist()))))[:, None]
-
-    def truncated(numbers: Ints) -> Floats:
-        """The largest part of a delay that truncation takes away, by number of chunks."""
-        hold = chunk_bytes / numbers / rates
-        return np.asarray((1 - np.floor(hold) / hold).max(axis=0), np.float64)
-
-    found = set()
-    for count in counts:
-        low, high = max(min(counts), -(-2 * count // 3)), 3 * count // 2
-        near = np.arange(low, high + 1)
-        if truncated(np.array([count]))[0] <= MOST_TRUNCATED:
-            continue
-        good = near[truncated(near) <= MOST_TRUNCATED]
-        if len(good):
-            found.add(int(good[np.abs(np.log(good / count)).argmin()]))
-    return found
 
 
 def most_promising(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:

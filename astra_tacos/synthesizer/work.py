@@ -39,8 +39,6 @@ _ROUTED_SENDS, _ROUTED_PHASE = 2.0, 3.0
 """How often list scheduling takes each send: for paths, and for trees per phase."""
 _MIXES, _MOST_OF_MIXES = 100, 1_000_000
 """Sends examined per pair of NPUs while mixes of exchanges are compared and the best few scheduled; and at most."""
-_GATHERS, _MOST_OF_GATHERS = 15, 50_000
-"""Sends examined per pair of NPUs while contributions are gathered by several ways, in several numbers of pieces; and at most."""
 _PROGRAMME, _HOPS_OF_TRIP = 500_000, 4
 """A linear programme over columns where devices forward; and the cost of a send over them."""
 _BUDGET = re.compile(r"\s*((?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20})(?:e[+-]?\d{1,2})?)\s*([skMG]?)\s*", re.ASCII)
@@ -77,22 +75,9 @@ def work_per_send(topology: Topology) -> float:
     return 1 + EXAMINED_CHANNEL * float((through[up] + through[down])[switched].sum() / max(topology.num_channels, 1))
 
 
-def over_dimensions_work(topology: Topology, collective: Collective) -> int:
-    """Work of dispatching the sends through dimensions, with switches by two patterns."""
-    ways = 2 if topology.has_switches and not collective.is_personalised else 1
-    return ways * dispatch_work(topology, collective)
-
-
 def exchange_work(topology: Topology, collective: Collective) -> int:
     """Work of choosing among mixes of exchanges, whatever the number of chunks, and of dispatching the best few."""
     return _OVERHEAD + min(_MIXES * topology.num_npus * max(topology.num_npus, 8), _MOST_OF_MIXES)
-
-
-def gather_work(topology: Topology, collective: Collective) -> int:
-    """Work of gathering whole buffers in a few numbers of pieces, whatever the number of chunks."""
-    return _OVERHEAD + min(
-        _GATHERS * topology.num_npus * (topology.num_npus - 1) * (3 if topology.has_switches else 1), _MOST_OF_GATHERS
-    )
 
 
 def match_work(topology: Topology, collective: Collective) -> int:
@@ -101,7 +86,7 @@ def match_work(topology: Topology, collective: Collective) -> int:
 
 
 def matched_work(topology: Topology, collective: Collective) -> int:
-    """Work of matching; an All-Reduce is settled twice, or matched again with overlapping phases and dispatched."""
+    """Work of matching; an All-Reduce is settled twice."""
     return match_work(topology, collective) + (collective.least_sends if collective.num_phases == 2 else 0)
 
 

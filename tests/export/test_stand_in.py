@@ -98,7 +98,7 @@ def test_idle_devices_are_no_ranks():
 def test_what_has_none_is_refused(tmp_path):
     for of, reason in (
         (on(PARALLEL, "all-gather", 8), "parallel links"),
-        (make(topology(*SWITCH), "all-reduce", 4096, 1, synthesizer="one-shot"), "one by one"),
+        (make(topology(*SWITCH), "all-reduce", 4096, 1, synthesizer="dimension-wise"), "one by one"),
     ):
         with pytest.raises(ConfigError, match=reason):
             export_schedule(of, tmp_path / "x", "stand-in")

@@ -14,7 +14,6 @@ from helpers.schedules import schedule
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.network.blocks.hypercube import HYPERCUBE
 from astra_tacos.network.blocks.twisted_torus import TWISTED_TORUS
-from astra_tacos.synthesizer.parts.rings import find_rings
 
 PEERS = Path(os.environ.get("ASTRA_TACOS_PEERS", Path(__file__).parents[3] / "shared" / "peers"))
 
@@ -88,16 +87,3 @@ def test_recursive_doubling_takes_a_step_for_every_bit(name):
     network = topology("Hypercube 16 50 1e+06")
     found = schedule(network, "all-gather", 1024, 1, synthesizer=name, link_model="pipelined").collective_time_ns
     assert found == pytest.approx(4e6, rel=1e-3)
-
-
-HYPERCUBES = [(f"Hypercube {1 << bits}", 2 * pairs) for bits, pairs in ((2, 1), (3, 1), (4, 2), (5, 2), (6, 3))]
-
-
-@pytest.mark.parametrize("block, rings", [*((f"TwistedTorus {size}", 4) for size in (8, 9, 16, 18, 32, 50, 64)), *HYPERCUBES])
-def test_disjoint_cycles(block, rings):
-    """Two of a twisted torus use every link; a hypercube has one for every two bits."""
-    network = topology(block)
-    found = find_rings(network)
-    used = network.channel_of(found, np.roll(found, -1, axis=1))
-    assert len(found) == rings and used.min() >= 0
-    assert len(np.unique(used)) == used.size and (used.size == network.num_links or block.startswith("H"))

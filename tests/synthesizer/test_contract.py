@@ -56,7 +56,7 @@ MAY_REFUSE = {
     "dimension-wise": lambda network, collective: not network.dimensions and collective != "all-reduce",
 }
 """Networks and collectives that a synthesizer may say no to, known independently of it."""
-TAKES_ALL = frozenset({"tacos", "routed", "branchings", "ring", "direct", "double-binary-tree", "bruck", "one-shot"})
+TAKES_ALL = frozenset({"tacos", "routed", "branchings", "ring", "direct", "double-binary-tree", "bruck"})
 """Those that say no to none of them. One in neither list is new: it may say no where its `refusal` does, but not to all."""
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
 from helpers.command import run
 from helpers.examples import examples
@@ -22,10 +21,8 @@ from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.solver.native import best_native_time
-from astra_tacos.solver.solve import synthesize
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.npu_networks import network_of_levels, network_of_pairs
-from astra_tacos.synthesizer.parts.rings import rings_of_fabric
+from astra_tacos.synthesizer.npu_networks import network_of_levels
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -163,20 +160,3 @@ def test_the_default_comes_close_to_the_bound(kind, values, of, at_least):
     what = make_collective(of, topology.num_npus, 1 << 24, 1, members=topology.endpoints)
     found = search(topology, what, SearchOptions(chunks_per_npu="auto", trials=1))
     assert lower_bound(topology, what, found.schedule.timing).time_ns >= at_least * found.schedule.collective_time_ns
-
-
-@pytest.mark.parametrize(
-    "kind, numbers",
-    [("leaf-spine", {"leaves": 4, "npus": 6, "spines": 3, "oversubscription": 2.0}), ("rails", {"nodes": 3, "npus": 4})],
-)
-def test_rings_pass_through_near_npus_one_group_after_another(kind, numbers):
-    """Below a leaf switch and in a node. Each ring leaves a group once, so that links between groups carry each chunk once."""
-    graph = build_topology(make_fabric(kind, **numbers), may_forward=True)
-    size = int(numbers["npus"])
-    rings = rings_of_fabric(graph, network_of_pairs(graph).topology)
-    assert np.array_equal(np.sort(rings, axis=1), np.tile(np.arange(graph.num_endpoints), (len(rings), 1)))
-    assert (np.count_nonzero(rings // size != np.roll(rings, -1, axis=1) // size, axis=1) == graph.num_endpoints // size).all()
-    if kind == "leaf-spine":
-        what = make_collective("all-gather", graph.num_npus, 1 << 24, 1, members=graph.endpoints)
-        of = synthesize(graph, what, synthesizer="ring", chunks_per_npu="auto")
-        assert of.collective_time_ns <= lower_bound(graph, of.collective, of.timing).time_ns / 0.95

@@ -8,7 +8,6 @@ better answer.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -26,8 +25,6 @@ from astra_tacos.network.blocks.routing import (
 )
 from astra_tacos.support.arrays import Ints
 
-NO_MEMBER = -1
-"""The entry of `axes` for the member after the last one of a line."""
 COMPLETE = "FullyConnected"
 """Name of the block in which every member has a link to every other member."""
 
@@ -171,18 +168,6 @@ class BuildingBlock(ABC):
 
     def tour(self, size: int) -> Tour | None:
         """A Hamiltonian path over hops, closed if possible; None if none is known."""
-        return None
-
-    def axes(self, size: int) -> Ints | None:
-        """int64[num_axes, size], the member after each member along each axis, `NO_MEMBER` at the end of a line; None if unknown.
-
-        Axes share no hops, in either direction. Steps along two axes commute: both orders lead to the same member. An axis
-        consists of cycles of three or more members, or of lines of equal length.
-        """
-        return None
-
-    def disjoint_cycles(self, size: int) -> Sequence[Ints] | None:
-        """Hamiltonian cycles that share no links, in either direction, int64[size] each; None if `axes` give as many."""
         return None
 
     # Parts of a group.

@@ -45,14 +45,6 @@ class _FullyConnected(CyclicBlock):
     def spread(self, size: int) -> Spreads:
         return spread_directly(size)
 
-    def disjoint_cycles(self, size: int) -> list[Ints] | None:
-        """Walecki's decomposition: zigzags 0, 1, -1, 2, -2, ... over all NPUs but one on a circle, closed by the last NPU."""
-        if size == 2:
-            return None
-        hop = np.arange(size - 1)
-        zigzag = np.where(hop % 2, (hop + 1) // 2, -(hop // 2))
-        return [np.append((zigzag + first) % (size - 1), size - 1) for first in range((size - 1) // 2)]
-
     def part(self, size: int, members: Ints) -> str:
         return self.name
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.network.blocks.building_block import NO_MEMBER, BlockLinks, BuildingBlock, Tour
+from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock, Tour
 from astra_tacos.network.blocks.routing import BitwiseTranslations, Spreads, binomial_tree
 from astra_tacos.support.arrays import Ints, Ints32
 
@@ -46,18 +46,6 @@ class _Hypercube(BuildingBlock):
         """The order of the reflected Gray code."""
         npus = np.arange(size)
         return Tour(npus ^ (npus >> 1), is_closed=True)
-
-    def axes(self, size: int) -> Ints:
-        """An axis of rings of four for each two bits, and an axis of lines of two for a bit that is left over."""
-        npus = np.arange(size)
-        axes = []
-        for bit in range(0, _bits(size) - 1, 2):
-            after = np.array((1, 3, 0, 2))[npus >> bit & 3]
-            axes.append(npus & ~(3 << bit) | after << bit)
-        if _bits(size) % 2:
-            last = size >> 1
-            axes.append(np.where(npus & last, NO_MEMBER, npus | last))
-        return np.stack(axes)
 
     def part(self, size: int, members: Ints) -> str | None:
         """A smaller hypercube if the members are all combinations of some bits, with the other bits fixed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.network.blocks.building_block import NO_MEMBER, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
+from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
 from astra_tacos.network.blocks.routing import Spreads, both_ways_alike
 from astra_tacos.support.arrays import Ints
 
@@ -45,9 +45,6 @@ class _Mesh(BuildingBlock):
     def tour(self, size: int) -> Tour:
         return Tour(np.arange(size), is_closed=False)
 
-    def axes(self, size: int) -> Ints:
-        return line_axis(size)
-
     def part(self, size: int, members: Ints) -> str | None:
         """A line if the members are consecutive."""
         return self.name if members[-1] - members[0] == len(members) - 1 else None
@@ -63,11 +60,6 @@ class _Mesh(BuildingBlock):
 
     def most_links_between(self, size: int, stretches: int) -> int:
         return 2 * stretches
-
-
-def line_axis(size: int) -> Ints:
-    """int64[1, size], the axis of a line of consecutive members."""
-    return np.append(np.arange(1, size), NO_MEMBER)[None]
 
 
 MESH = _Mesh()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.network.blocks.building_block import COMPLETE, BlockLinks, BuildingBlock, Drawing, SharedPart, Tour
-from astra_tacos.network.blocks.mesh import MESH, line_axis
+from astra_tacos.network.blocks.mesh import MESH
 from astra_tacos.network.blocks.routing import CyclicTranslations, Spreads
 from astra_tacos.support.arrays import Ints
 
@@ -22,10 +22,6 @@ class CyclicBlock(BuildingBlock):
     def tour(self, size: int) -> Tour:
         """The members in their order."""
         return Tour(np.arange(size), is_closed=True)
-
-    def axes(self, size: int) -> Ints:
-        """The axis of a ring of consecutive members; for two members, of a line."""
-        return line_axis(size) if size == 2 else (np.arange(1, size + 1) % size)[None]
 
 
 class _Ring(CyclicBlock):

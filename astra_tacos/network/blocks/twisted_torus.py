@@ -22,7 +22,6 @@ import numpy as np
 
 from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock, Tour
 from astra_tacos.network.blocks.routing import CyclicTranslations, Members, Translations
-from astra_tacos.support.arrays import Ints
 
 
 class _TwistedTorus(BuildingBlock):
@@ -57,10 +56,6 @@ class _TwistedTorus(BuildingBlock):
         ids = np.arange(size).reshape(-1, width)
         columns = [ids[1:, x] if (width - 1 - x) % 2 == 0 else ids[:0:-1, x] for x in range(width - 1, -1, -1)]
         return Tour(np.concatenate((ids[0], *columns)), is_closed=True)
-
-    def axes(self, size: int) -> Ints:
-        npus = np.arange(size)
-        return np.stack([self.translations(size).move(npus, np.array([way])) for way in (1, _width(size))])
 
 
 @dataclass(frozen=True, slots=True)

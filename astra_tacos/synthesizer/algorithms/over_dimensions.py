@@ -19,7 +19,7 @@ from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.synthesizer.parts.dimension_order import fastest_over_dimensions
+from astra_tacos.synthesizer.parts.dimension_order import along_dimensions
 
 
 def hierarchical(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -37,7 +37,7 @@ def hierarchical(topology: Topology, collective: Collective, timing: Timing, see
         Recorded in the schedule; this algorithm makes no random choices.
     """
     orders = np.tile(np.arange(len(topology.dimensions), dtype=np.int8), (collective.num_chunks, 1))
-    return fastest_over_dimensions(topology, collective, timing, orders, "hierarchical", seed)
+    return along_dimensions(topology, collective, timing, orders, "hierarchical", seed)
 
 
 def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -56,7 +56,7 @@ def themis(topology: Topology, collective: Collective, timing: Timing, seed: int
     """
     orders = balanced_orders(topology.dimensions, collective.num_chunks)
     # Chunks go one by one: of those that would leave together, some come later, in another order of dimensions.
-    return fastest_over_dimensions(topology, collective, timing, orders, "themis", seed, one_by_one=True)
+    return along_dimensions(topology, collective, timing, orders, "themis", seed, one_by_one=True)
 
 
 def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArray[np.int8]:

@@ -40,7 +40,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints32
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import Make
-from astra_tacos.synthesizer.parts.rings import find_rings, rings_of_fabric
+from astra_tacos.synthesizer.parts.rings import find_rings
 from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 
 
@@ -145,19 +145,6 @@ def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) 
         As `Synthesizer.make` takes them.
     """
     return _along(partial(_round, find_rings(topology)), "ring")(topology, collective, timing, seed)
-
-
-def rings_on_pairs(fabric: Topology, pairs: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[Schedule, ...]:
-    """The same on the pairs of NPUs of a fabric, round rings that load the links of the fabric least.
-
-    Parameters
-    ----------
-    fabric, pairs
-        The fabric, and its `network_of_pairs`.
-    collective, timing, seed
-        As for `ring`.
-    """
-    return (_along(partial(_round, rings_of_fabric(fabric, pairs)), "ring")(pairs, collective, timing, seed),)
 
 
 def double_binary_tree(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:

@@ -7,16 +7,11 @@ in time; an All-Reduce is both, where the gathering of a chunk starts as soon as
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
-from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.delivery import diameter
-from astra_tacos.bounds.port import egress, ingress, volume
 from astra_tacos.collective.collective import Collective
-from astra_tacos.collective.patterns import all_gather
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.schedule import Schedule
@@ -24,10 +19,6 @@ from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints32
 from astra_tacos.synthesizer.matching.matching import match_all_gather
-from astra_tacos.synthesizer.parts.overlap import overlap_phases
-
-_MOST_LINKS = 8192
-_MOST_SENDS = 4_000_000
 
 
 def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
@@ -50,38 +41,22 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
         If some NPU cannot be reached.
     """
     if not collective.reduces:
-        due_ns = _deadline_ns(topology, collective, timing, seed, ingress)
-        gathered = match_all_gather(topology, collective, timing, seed, reverse=False, deadline_ns=due_ns)
+        gathered = match_all_gather(topology, collective, timing, seed, reverse=False)
         copies = np.zeros(len(gathered.chunk), np.bool_)
-        # The matcher sends as early as can be, unless links differ, where slow ones may be left idle on purpose, or there are
-        # switches, whose ports wait for one another.
-        if not topology.has_switches and _has_equal_channels(timing):
+        # The matcher sends as early as can be, unless there are switches, whose ports wait for one another.
+        if not topology.has_switches:
             columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
             return Schedule(topology, collective, timing, *columns, "tacos", seed)
         return settle(topology, collective, timing, Sends(gathered.chunk, gathered.channel, copies), "tacos", seed)
     scattered = _reduce_scatter(topology, collective, timing, seed)
     if not collective.gathers:
         return scattered
-    one_by_one = min(_gather_back(scattered), key=lambda schedule: schedule.collective_time_ns)
-    if not _may_overlap(one_by_one):
-        return one_by_one
-    overlapping = overlap_phases(topology, collective, timing, "tacos", seed)
-    if overlapping is None or overlapping.collective_time_ns >= one_by_one.collective_time_ns:
-        return one_by_one
-    return overlapping
-
-
-def _deadline_ns(
-    topology: Topology, collective: Collective, timing: Timing, seed: int, bound: Callable[..., Bound]
-) -> int | None:
-    """Every other seed lets slow links wait for far chunks, which helps on few networks, but much on those."""
-    return bound(topology, collective, timing).time_ns if seed % 2 and not _has_equal_channels(timing) else None
+    return min(_gather_back(scattered), key=lambda schedule: schedule.collective_time_ns)
 
 
 def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """An All-Gather on the transposed network, reversed in time."""
-    due_ns = _deadline_ns(topology, collective, timing, seed, egress)
-    backward = match_all_gather(topology, collective, timing, seed, reverse=True, deadline_ns=due_ns)
+    backward = match_all_gather(topology, collective, timing, seed, reverse=True)
     order = np.argsort(-backward.end_ns[::-1], kind="stable")
     chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
     return settle(topology, collective, timing, Sends(chunk, channel, np.ones(len(chunk), np.bool_)), "tacos", seed)
@@ -115,23 +90,3 @@ def _channel_back(topology: Topology, timing: Timing) -> Ints32 | None:
     if np.any(back < 0) or np.any(timing.channel_delay_ns[back] != timing.channel_delay_ns):
         return None
     return back.astype(np.int32)
-
-
-def _may_overlap(one_by_one: Schedule) -> bool:
-    """Whether overlapping phases could be faster than consecutive ones, and the schedule is small enough to try."""
-    topology, collective, timing = one_by_one.topology, one_by_one.collective, one_by_one.timing
-    if topology.has_switches or topology.num_links > _MOST_LINKS or one_by_one.num_sends > _MOST_SENDS:
-        return False
-    return one_by_one.collective_time_ns > _least_overlapping_ns(topology, collective, timing)
-
-
-@lru_cache(maxsize=4)
-def _least_overlapping_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
-    """A lower bound on overlapping phases: the time of the links, plus the path of a last chunk to its root and back."""
-    carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
-    one_way = diameter(topology, all_gather(topology.num_npus, 1), timing).time_ns
-    return carried + 2 * one_way
-
-
-def _has_equal_channels(timing: Timing) -> bool:
-    return bool(np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]))

@@ -29,7 +29,6 @@ from astra_tacos.synthesizer.exchange.cost import (
     estimate_ns,
     list_plans,
     num_rows,
-    with_late_additions,
 )
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, dimension_levels, whole_level
 from astra_tacos.synthesizer.exchange.plan import Form, Plan, send_graph_of
@@ -76,13 +75,11 @@ def _slowest_level_ns(plan: Plan, size_bytes: int, rate: list[float]) -> float:
     rate
         By level, bytes per ns into all NPUs.
     """
-    received = [0.0] * len(plan.levels)
-    for turn in range(plan.turns):
-        held = size_bytes / plan.turns
-        for number in (*plan.scattered(turn), *plan.exchanged(turn)):
-            level, form = plan.levels[number], plan.forms[number]
-            received[number] += len(level.groups) * held * _buffers(form, level.size)
-            held /= max(form.num_owners, 1)
+    received, held = [0.0] * len(plan.levels), float(size_bytes)
+    for number in (*plan.scattered, *plan.exchanged):
+        level, form = plan.levels[number], plan.forms[number]
+        received[number] += len(level.groups) * held * _buffers(form, level.size)
+        held /= max(form.num_owners, 1)
     return max(amount / speed for amount, speed in zip(received, rate, strict=True))
 
 
@@ -205,9 +202,7 @@ def _promising(topology: Topology, size_bytes: int, timing: Timing, least: int) 
     if len(topology.dimensions) != 1:
         choices.append((whole_level(topology),))
     for levels in choices:
-        plans = list_plans(levels, least, size_bytes)
-        late = (each for plan in plans for each in (plan, *with_late_additions(plan, size_bytes, least, costs)))
-        for plan in (costs.in_whole_ns(plan, size_bytes, least) for plan in late):
+        for plan in list_plans(levels, least, size_bytes):
             rows, values = num_rows(plan, topology.num_npus)
             if rows > MOST_ROWS or values * topology.num_npus > MOST_CELLS:
                 continue
@@ -220,9 +215,9 @@ def _promising(topology: Topology, size_bytes: int, timing: Timing, least: int) 
     alike: Counter[object] = Counter()
     seen: set[object] = set()
     for estimate, _, plan in estimated:
-        kind = id(plan.levels), plan.forms, plan.order, plan.turns
+        kind = id(plan.levels), plan.forms, plan.order
         # Mirror images on a symmetric network take equally long.
-        image = round(estimate, 3), plan.num_chunks, plan.pieces, plan.turns
+        image = round(estimate, 3), plan.num_chunks, plan.pieces
         if image in seen:
             continue
         seen.add(image)

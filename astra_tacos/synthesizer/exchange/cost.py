@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import permutations, product
+from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from astra_tacos.network.blocks.routing import Spreads
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.exchange.level import DOUBLING, SHORTEST, Level, over_channels
@@ -21,8 +21,6 @@ MOST_CELLS = 1 << 25
 """Limits on sends, and on NPUs times values."""
 _PIECES = (1, 2, 4, 8, 16)
 _MOST_RELAYED = 1 << 14
-_MOST_ORDERS = 3
-_MORE_PIECES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +73,7 @@ class Costs:
         fastest = np.maximum(topology.link_bandwidth_gibps[up], topology.link_bandwidth_gibps[down])
         self._through = np.where(switched, 1 / bytes_per_ns(fastest), 0.0)
         self._ways = self._latency.astype(np.int64) + 1
-        self._link_ns_per_byte = 1 / bytes_per_ns(np.unique(topology.link_bandwidth_gibps))
         self._known: dict[tuple[int, str | None, int], StageCost | None] = {}
-
-    def in_whole_ns(self, plan: Plan, size_bytes: int, least_bytes: int) -> Plan:
-        """The plan with up to twice as many pieces (less one), where they hold links more nearly for whole nanoseconds.
-
-        Parameters
-        ----------
-        plan
-            A plan.
-        size_bytes, least_bytes
-            Of the buffer, and of a chunk at least.
-        """
-        if self.is_blocking:
-            return plan
-        pieces = np.arange(plan.pieces, min(2 * plan.pieces, plan.pieces + _MORE_PIECES))
-        chunk = size_bytes / (plan.num_chunks / plan.pieces * pieces)
-        hold = chunk[:, None] * self._link_ns_per_byte
-        truncated = np.where(chunk >= least_bytes, (1 - np.floor(hold) / hold).max(axis=1), 1.0)
-        if truncated[0] <= MOST_TRUNCATED / 2:
-            return plan
-        return replace(plan, pieces=int(pieces[np.argmax(truncated <= max(MOST_TRUNCATED / 2, truncated.min()))]))
 
     def of(self, plan: Plan, number: int) -> StageCost | None:
         """The cost of a level's form, one way if it scatters and gathers; None if it is too large to be worth it."""
@@ -178,7 +155,7 @@ def _doubling_sends(size: int) -> Ints:
 
 
 def list_plans(levels: tuple[Level, ...], least_bytes: int, size_bytes: int) -> Iterator[Plan]:
-    """Plans of levels: every mix of forms, some orders, pieces and turns, whose chunks have at least so many bytes.
+    """Plans of levels: every mix of forms, both orders and some pieces, whose chunks have at least so many bytes.
 
     Parameters
     ----------
@@ -190,24 +167,17 @@ def list_plans(levels: tuple[Level, ...], least_bytes: int, size_bytes: int) -> 
         Of the buffer.
     """
     most = max(1, size_bytes // least_bytes)
-    numbers = range(len(levels))
-    orders = list(permutations(numbers)) if len(levels) <= _MOST_ORDERS else [tuple(numbers), tuple(reversed(numbers))]
+    numbers = tuple(range(len(levels)))
     seen = set()
     for forms in product(*(_forms(level, most) for level in levels)):
-        scattering = [number for number, form in enumerate(forms) if form.num_owners > 1]
-        for order in orders:
+        for order in (numbers, numbers[::-1]):
             # The order matters to those that scatter.
-            key = forms, tuple(number for number in order if number in scattering)
+            key = forms, tuple(number for number in order if forms[number].num_owners > 1)
             if key in seen:
                 continue
             seen.add(key)
-            # Turned round, levels differ in what they do when only if all scatter or none does.
-            alike = len({form.num_owners > 0 for form in forms}) == 1
-            for turns in sorted({1, len(levels) if alike else 1}):
-                for pieces in _PIECES:
-                    plan = Plan(levels, forms, order, pieces, turns)
-                    if plan.num_chunks <= most:
-                        yield plan
+            plans = (Plan(levels, forms, order, pieces) for pieces in _PIECES)
+            yield from (plan for plan in plans if plan.num_chunks <= most)
 
 
 def _forms(level: Level, most_owners: int) -> list[Form]:
@@ -224,13 +194,12 @@ def num_rows(plan: Plan, num_npus: int) -> tuple[int, int]:
     """About how many sends and values a plan has."""
     held = num_npus * plan.num_chunks
     values, rows = held, 0
-    for number in plan.scattered(0):
-        size, form = plan.levels[number].size, plan.forms[number]
-        late = (form.num_owners * (form.num_adders - 1) + form.num_whole * size) / form.num_shares
-        rows += int((2 + late) * (held // size) * (size - 1))
+    for number in plan.scattered:
+        size = plan.levels[number].size
+        rows += 2 * (held // size) * (size - 1)
         values += held
         held //= size
-    for number in plan.exchanged(0):
+    for number in plan.exchanged:
         size = plan.levels[number].size
         steps = size.bit_length()
         rows += held * (steps if plan.forms[number].way is None else size - 1)
@@ -243,90 +212,19 @@ def estimate_ns(plan: Plan, size_bytes: int, costs: Costs) -> float | None:
     cost = [costs.of(plan, number) for number in range(len(plan.levels))]
     if any(stage is None for stage in cost):
         return None
-    chains: list[list[float]] = []
-    more = [0.0] * len(plan.levels)
-    for turn in range(plan.turns):
-        chain, here = [], size_bytes / plan.turns
-        for number in (*plan.scattered(turn), *plan.exchanged(turn)):
-            stage, form = cost[number], plan.forms[number]
-            assert stage is not None
-            if form.adds_late:
-                chain.append(_late_ns(stage, plan, number, here / form.num_shares))
-                continue
-            here /= form.num_shares
-            times = 2 if form.num_owners else 1
-            first = stage.time_ns(here / plan.pieces, 1)
-            chain.append(times * first)
-            behind = stage.time_ns(here, plan.pieces) - first
-            if stage.hops and times == 2 and not stage.shares_ports:
-                # Sums of the first pieces go while the last contributions come.
-                busy = stage.latency_ns / stage.hops + 2 * here * stage.busy_ns - 2 * first
-                behind = max(behind, min(2 * behind, busy))
-                times = 1
-            more[number] += times * behind
-        chains.append(chain)
-    # Turns meet on a level where one is longer there than the others are elsewhere.
-    together = sum(max(stages) for stages in zip(*chains, strict=True)) if costs.is_blocking else max(map(sum, chains))
-    return together + max(more)
-
-
-def _late_ns(stage: StageCost, plan: Plan, number: int, share: float) -> float:
-    """The time of a level in which others than owners add up shares, too.
-
-    Parameters
-    ----------
-    stage
-        The cost of scattering to its owners.
-    plan, number
-        The plan, and the level.
-    share
-        Bytes of a share.
-    """
-    form, size = plan.forms[number], plan.levels[number].size
-    owned = share * form.num_owners / min(form.num_owners, size)
-    spared = (form.num_adders - 1) / (size - 1)
-    first = stage.time_ns(owned / plan.pieces, 1)
-    both_ways = stage.time_ns(owned, plan.pieces) + (stage.time_ns(owned, plan.pieces) if stage.shares_ports else first)
-    late = form.num_owners / size * (form.num_adders - 1) + form.num_whole
-    piece = share / plan.pieces
-    all_of_it = stage.latency_ns + piece * stage.through_ns + ((2 - spared) * owned + late * share) * stage.busy_ns
-    return max(both_ways - spared * owned * stage.busy_ns, all_of_it)
-
-
-def with_late_additions(plan: Plan, size_bytes: int, least_bytes: int, costs: Costs) -> Iterator[Plan]:
-    """Plans in which others than owners add up as much as fits between the last contribution to an owner and the first sum.
-
-    Parameters
-    ----------
-    plan
-        A plan that scatters over all its levels.
-    size_bytes, least_bytes
-        Of the buffer, and of a chunk at least.
-    costs
-        Of the network.
-    """
-    number = plan.innermost()
-    if number is None or costs.is_blocking:
-        return
-    level, form = plan.levels[number], plan.forms[number]
-    stage = costs.of(plan, number)
-    if form.way != SHORTEST or form.num_owners < 2 or stage is None or stage.hops != 1 or level.size < 3:
-        return
-    here = size_bytes * form.num_shares / plan.num_shares
-    share = here / form.num_owners
-    idle = stage.latency_ns / stage.busy_ns  # bytes
-    most_shares = int(here / (least_bytes * plan.pieces))
-
-    def with_form(late: Form) -> Plan:
-        return replace(plan, forms=(*plan.forms[:number], late, *plan.forms[number + 1 :]))
-
-    if form.num_owners == level.size and idle < here:
-        for times in (1, 2, 4):
-            owners = times * level.size
-            most = min(int(idle / (here - idle) * owners), most_shares - owners)
-            if most > 0:
-                yield with_form(replace(form, num_owners=owners, num_whole=most))
-    if stage.shares_ports:
-        late = min(int(idle * level.size / (form.num_owners * share)), level.size - 2)
-        for adders in sorted({1 + late, 1 + late // 2, 1 + late // 4} - {1}, reverse=True):
-            yield with_form(replace(form, num_adders=adders))
+    chain_ns, more, here = 0.0, [0.0] * len(plan.levels), float(size_bytes)
+    for number in (*plan.scattered, *plan.exchanged):
+        stage, form = cost[number], plan.forms[number]
+        assert stage is not None
+        here /= form.num_shares
+        times = 2 if form.num_owners else 1
+        first = stage.time_ns(here / plan.pieces, 1)
+        chain_ns += times * first
+        behind = stage.time_ns(here, plan.pieces) - first
+        if stage.hops and times == 2 and not stage.shares_ports:
+            # Sums of the first pieces go while the last contributions come.
+            busy = stage.latency_ns / stage.hops + 2 * here * stage.busy_ns - 2 * first
+            behind = max(behind, min(2 * behind, busy))
+            times = 1
+        more[number] += times * behind
+    return chain_ns + max(more)

@@ -14,7 +14,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import row_places
 from astra_tacos.synthesizer.exchange.level import DOUBLING, Level, over_channels
-from astra_tacos.synthesizer.exchange.stages import Progress, Values, gather, one_shot, recursive_doubling, scatter, two_shot_late
+from astra_tacos.synthesizer.exchange.stages import Progress, Values, gather, one_shot, recursive_doubling, scatter
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
 
@@ -29,27 +29,15 @@ class Form:
     num_owners
         Positions that take over equal shares of the chunks, which are scattered to them first and gathered from them in the
         end; 0 if the level exchanges whole chunks (one-shot, recursive doubling).
-    num_adders
-        Positions that add up each of these shares for themselves, the owner and those next to it: contributions travel to them
-        while links would wait for sums, and owners have fewer sums to send.
-    num_whole
-        Further shares, which nobody takes over: all positions add them up for themselves in that time.
     """
 
     way: str | None
     num_owners: int = 0
-    num_adders: int = 1
-    num_whole: int = 0
 
     @property
     def num_shares(self) -> int:
         """Shares into which it divides a chunk."""
-        return max(self.num_owners + self.num_whole, 1)
-
-    @property
-    def adds_late(self) -> bool:
-        """Whether others than owners add up shares."""
-        return self.num_adders > 1 or self.num_whole > 0
+        return max(self.num_owners, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +55,12 @@ class Plan:
         in between.
     pieces
         Into how many parts the data of every message is cut.
-    turns
-        1, or the number of levels: then so many parts of the buffer take the levels in orders that are turned round.
     """
 
     levels: tuple[Level, ...]
     forms: tuple[Form, ...]
     order: tuple[int, ...]
     pieces: int = 1
-    turns: int = 1
 
     @property
     def num_shares(self) -> int:
@@ -85,27 +70,21 @@ class Plan:
     @property
     def num_chunks(self) -> int:
         """Chunks of the buffer."""
-        return self.turns * self.num_shares * self.pieces
+        return self.num_shares * self.pieces
 
     def collective(self, num_npus: int, size_bytes: int) -> Collective:
         """The All-Reduce in the chunks of this plan."""
         return all_reduce_of(num_npus, size_bytes, self.num_chunks)
 
-    def scattered(self, turn: int) -> list[int]:
+    @property
+    def scattered(self) -> list[int]:
         """Levels that scatter, in order."""
-        return [level for level in self._turned(turn) if self.forms[level].num_owners]
+        return [level for level in self.order if self.forms[level].num_owners]
 
-    def exchanged(self, turn: int) -> list[int]:
+    @property
+    def exchanged(self) -> list[int]:
         """Levels that exchange whole chunks, in order."""
-        return [level for level in self._turned(turn) if not self.forms[level].num_owners]
-
-    def _turned(self, turn: int) -> list[int]:
-        return [*self.order[turn:], *self.order[:turn]]
-
-    def innermost(self) -> int | None:
-        """The level that scatters last, if it may let others than owners add up: all levels do, and there are no turns."""
-        scattered = self.scattered(0)
-        return scattered[-1] if len(scattered) == len(self.levels) and self.turns == 1 else None
+        return [level for level in self.order if not self.forms[level].num_owners]
 
     def owners(self, level: int) -> Ints:
         """int64[num_owners], positions that take over shares: all, or evenly spaced ones, or the one in the middle."""
@@ -133,25 +112,19 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing) -> SendGraph:
     values = Values(num_npus, num_chunks)
     contribution = np.arange(num_npus)[:, None] + np.arange(num_chunks) * num_npus
     progress = Progress(contribution, values)
-    rows, parts, apart = [], [], []
-    for turn in range(plan.turns):
-        progress.step = 0
-        for way, sends in _stages(plan, progress, turn):
-            rows.append(sends)
-            parts.append(np.full(len(sends), turn))
-            apart.append(np.full(len(sends), not timing.is_blocking and way != DOUBLING and way is not None))
+    rows, apart = [], []
+    for way, sends in _stages(plan, progress):
+        rows.append(sends)
+        apart.append(np.full(len(sends), not timing.is_blocking and way != DOUBLING and way is not None))
     sums = values.table(progress.held[0])
     first = np.concatenate(rows)
-    # Every value moves in one turn only; a step of a turn is of one way.
+    # A step is of one way.
     sends, hop = over_channels(topology, timing.channel_delay_ns[:, -1], first)
     chunk = sums.chunk[sends[:, 0]]
-    turn_of = chunk // (num_chunks // plan.turns)
-    steps = int(first[:, 3].max()) + 1
-    one_by_one = np.zeros((plan.turns, steps), np.bool_)
-    one_by_one[np.concatenate(parts), first[:, 3]] = np.concatenate(apart)
-    alone = one_by_one[turn_of, sends[:, 3]]
-    value = np.where(alone, sends[:, 0], 0)
-    message = row_places(sends[:, 4], turn_of, sends[:, 3], hop, chunk % plan.pieces, value)[1]
+    one_by_one = np.zeros(int(first[:, 3].max()) + 1, np.bool_)
+    one_by_one[first[:, 3]] = np.concatenate(apart)
+    value = np.where(one_by_one[sends[:, 3]], sends[:, 0], 0)
+    message = row_places(sends[:, 4], sends[:, 3], hop, chunk % plan.pieces, value)[1]
     rank = sends[:, 3] * (int(hop.max()) + 1) + hop
     return SendGraph(
         chunk,
@@ -164,10 +137,9 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing) -> SendGraph:
     )
 
 
-def _stages(plan: Plan, progress: Progress, turn: int) -> list[tuple[str | None, Ints]]:
-    """The way and the sends of each stage of one turn."""
-    each = plan.num_chunks // plan.turns
-    chunks = turn * each + np.arange(each)
+def _stages(plan: Plan, progress: Progress) -> list[tuple[str | None, Ints]]:
+    """The way and the sends of each stage."""
+    chunks = np.arange(plan.num_chunks)
     done: list[tuple[str | None, Ints]] = []
 
     def finish(way: str | None) -> None:
@@ -177,28 +149,22 @@ def _stages(plan: Plan, progress: Progress, turn: int) -> list[tuple[str | None,
 
     owner: dict[int, Ints] = {}
     left = plan.num_shares
-    scattered = plan.scattered(turn)
-    for number in scattered:
+    for number in plan.scattered:
         level, form = plan.levels[number], plan.forms[number]
         left //= form.num_shares
-        share = np.arange(plan.num_chunks) % each // (left * plan.pieces) % form.num_shares
+        share = chunks // (left * plan.pieces) % form.num_shares
         assert form.way is not None
-        if form.adds_late:
-            places = np.append(plan.owners(number), -1 - np.arange(form.num_whole))
-            two_shot_late(progress, level, chunks, places[share], form.num_adders)
-            finish(form.way)
-            continue
         owner[number] = plan.owners(number)[share]
         scatter(progress, level, level.ways[form.way], chunks, owner[number])
         finish(form.way)
-    for number in plan.exchanged(turn):
+    for number in plan.exchanged:
         level, form = plan.levels[number], plan.forms[number]
         if form.way is None:
             recursive_doubling(progress, level, chunks)
         else:
             one_shot(progress, level, level.ways[form.way], chunks)
         finish(form.way)
-    for number in reversed([number for number in scattered if number in owner]):
+    for number in reversed(plan.scattered):
         level, form = plan.levels[number], plan.forms[number]
         assert form.way is not None
         gather(progress, level, level.ways[form.way], chunks, owner[number])

@@ -3,8 +3,7 @@
 Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), section 4.5 (recursive
 doubling; reduce-scatter, then all-gather); one-shot and two-shot All-Reduces as in NVIDIA's TensorRT-LLM and NCCL.
 
-The stages fill a growing table of values: contributions first, then sums in the order in which they are made. A one-shot
-All-Reduce is also made from an All-Gather: everybody gets all contributions as it would get shards, and adds them up itself.
+The stages fill a growing table of values: contributions first, then sums in the order in which they are made.
 """
 
 from __future__ import annotations
@@ -14,12 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective.patterns import all_reduce_of
 from astra_tacos.network.blocks.routing import Spreads
-from astra_tacos.schedule.messages import Sends
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
-from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.settle import settle
 from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.synthesizer.exchange.level import Level
@@ -216,66 +211,7 @@ def gather(progress: Progress, level: Level, trees: Spreads, chunks: Ints, owner
     progress.step += int(trees[:, :, 2].max()) + 1
 
 
-def two_shot_late(progress: Progress, level: Level, chunks: Ints, owner: Ints, num_adders: int) -> None:
-    """Owners add up and spread sums, while some others add up for themselves from contributions that follow on idle links.
-
-    Between the last contribution to an owner and the first sum, links wait for two latencies; contributions that go then cost
-    no time, and owners send fewer sums. All positions have to have channels to one another.
-
-    Parameters
-    ----------
-    progress, level, chunks
-        As for `one_shot`.
-    owner
-        int64[num_chunks], the position that takes over each chunk; -1, -2, ... for those that all add up.
-    num_adders
-        Positions that add up a chunk that has an owner: this one and those after it.
-    """
-    members, chunk = _pairs(progress, level, chunks)
-    held = progress.held[members, chunk[:, None]]
-    total = progress.values.add(chunk, held)
-    place, rounds = np.arange(level.size), level.size - 1
-    number = owner[chunk][:, None]
-    behind = np.where(number < 0, num_adders - 1 - number, (place - number) % level.size)
-    adds = (number < 0) | (behind < num_adders)
-    # In each round everybody sends to another position, the next one first. Sums are more urgent than contributions that follow.
-    for takes, after in ((adds & (behind == 0), 0), (adds & (behind > 0), rounds)):
-        pair, taker = (column[:, None] for column in np.nonzero(takes))
-        hop = np.arange(1, level.size)
-        src = (taker - hop) % level.size
-        step = after + behind[pair, taker] * rounds + hop - 1
-        progress.send(held[pair, src], members[pair, src], members[pair, taker], step)
-    pair, taker = np.nonzero(~adds)
-    progress.send(total[pair], members[pair, number[pair, 0]], members[pair, taker], rounds + behind[pair, taker] - 1)
-    progress.held[members, chunk[:, None]] = total[:, None]
-    progress.step += int(behind[adds].max() + 2) * rounds
-
-
 def _pairs(progress: Progress, level: Level, chunks: Ints) -> tuple[Ints, Ints]:
     """Groups whose members hold a chunk: int64[num_pairs, size], their members, and int64[num_pairs], the chunk."""
     group, at = np.nonzero(progress.held[level.groups[:, 0]][:, chunks] != NOTHING)
     return level.groups[group], chunks[at]
-
-
-def one_shot_of(gathering: Schedule, synthesizer: str) -> Schedule:
-    """The All-Reduce whose sends are those of an All-Gather of a whole buffer from every NPU, with one addition in the end.
-
-    Parameters
-    ----------
-    gathering
-        An All-Gather; the shard of an NPU is its contribution, in as many pieces.
-    synthesizer
-        What the schedule records.
-    """
-    topology, gathered, timing = gathering.topology, gathering.collective, gathering.timing
-    pieces, num_npus = gathered.chunks_per_npu, topology.num_npus
-    collective = all_reduce_of(num_npus, gathered.size_bytes, pieces)
-    values = Values(num_npus, pieces)
-    chunks = np.arange(pieces)
-    total = values.add(chunks, chunks[:, None] * num_npus + np.arange(num_npus))
-    piece = gathering.chunk % np.int32(pieces)
-    contribution = piece * np.int32(num_npus) + gathered.chunk_owner[gathering.chunk]
-    copies = np.zeros(gathering.num_sends, np.bool_)
-    sends = Sends(piece, gathering.channel, copies, gathering.message_first, values.table(total), contribution)
-    exact = timing.of(topology, collective)
-    return settle(topology, collective, exact, sends, synthesizer, gathering.seed)

@@ -11,7 +11,6 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.blocks.routing import Spreads, spread_directly
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.synthesizer.parts.dispatch import dispatch
@@ -40,7 +39,7 @@ class Ways:
     bit_by_bit: tuple[bool, ...]
 
 
-def fastest_over_dimensions(
+def along_dimensions(
     topology: Topology,
     collective: Collective,
     timing: Timing,
@@ -49,42 +48,21 @@ def fastest_over_dimensions(
     seed: int,
     one_by_one: bool = False,
 ) -> Schedule:
-    """The faster of the schedules in which chunks spread by blocks' patterns, and straight where that takes fewer steps.
+    """The schedule in which chunks spread by the patterns of the blocks, or straight; personalised ones go straight.
 
     Steps of powers of two save a link that is held for the latency of every send; one that is not held saves latency by sending
-    to all at once.
-
-    Parameters
-    ----------
-    topology, collective, timing, orders
-        As `send_graph_over_dimensions` takes them.
-    synthesizer, seed
-        What the schedule records.
-    one_by_one
-        Whether chunks that would leave together go one by one.
+    to all at once. With `one_by_one`, chunks that would leave together go one by one.
     """
-
-    def along(ways: Ways) -> Schedule:
-        sends = send_graph_over_dimensions(topology, collective, timing, orders, ways)
-        sends = replace(sends, message=None) if one_by_one else sends
-        return dispatch(topology, collective, timing, sends, synthesizer, seed)
-
-    return min(map(along, _ways_to_try(topology, collective, timing)), key=exact_time_ns)
-
-
-def _ways_to_try(topology: Topology, collective: Collective, timing: Timing) -> list[Ways]:
-    """Chunks spread by the pattern of each dimension's building block, or straight; personalised ones go straight."""
-    spreads = tuple(dimension.building_block.spread(dimension.size) for dimension in topology.dimensions)
-    own = Ways(spreads, (False,) * len(spreads))
-    if timing.is_blocking or collective.is_personalised:
-        return [own]
-    straight = [
-        spread if dimension.building_block.hops_through_members else spread_directly(dimension.size)
-        for dimension, spread in zip(topology.dimensions, spreads, strict=True)
-    ]
-    if all(map(np.array_equal, straight, spreads)):
-        return [own]
-    return [own, Ways(tuple(straight), own.bit_by_bit)]
+    straight = not timing.is_blocking and not collective.is_personalised
+    spreads = tuple(
+        spread_directly(dimension.size)
+        if straight and not dimension.building_block.hops_through_members
+        else dimension.building_block.spread(dimension.size)
+        for dimension in topology.dimensions
+    )
+    sends = send_graph_over_dimensions(topology, collective, timing, orders, Ways(spreads, (False,) * len(spreads)))
+    sends = replace(sends, message=None) if one_by_one else sends
+    return dispatch(topology, collective, timing, sends, synthesizer, seed)
 
 
 def send_graph_over_dimensions(

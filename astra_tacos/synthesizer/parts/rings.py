@@ -2,84 +2,29 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.support.arrays import Floats, Ints, Ints32
-from astra_tacos.support.graph import Graph
-from astra_tacos.synthesizer.parts.hamiltonian import disjoint_cycles, search_cycles
+from astra_tacos.support.arrays import Ints, Ints32
 
 _MOST_NESTED = 64
-_MOST_SEARCHED = 1 << 12
-"""Most pairs of NPUs of a fabric among which rings are searched for."""
 _Rings = Ints32
 
 
 def find_rings(topology: Topology) -> _Rings:
     """int32[num_rings, num_npus], the NPUs of each ring in order.
 
-    On a graph, or where a building block has no known rings, they come from a search. Over dimensions, they are edge-disjoint
-    cycles or nested rings, in one direction or both, whichever load the busiest link least; of equals, the fewest. Rings with a
-    missing link are dropped if at least as many are complete; otherwise the missing link is routed around. The same holds for the
-    single logical ring, in the order of ids, of a graph in which the search finds none.
+    Nested rings over dimensions, in one direction or both, whichever load the busiest link least; of equals, the fewest. Rings
+    with a missing link are dropped if at least as many are complete; otherwise the missing link is routed around. Without
+    dimensions, or where no tour of a building block is known, one ring in the order of ids.
     """
-    layouts: list[_Rings] = []
-    for cycles in (disjoint_cycles(topology.dimensions), nested_cycles(topology.dimensions)):
-        if cycles:
-            one_way = np.stack(cycles)
-            layouts += [_whole_ones(topology, rings) for rings in (one_way, np.concatenate((one_way, one_way[:, ::-1])))]
-    if not layouts:
-        return np.stack(search_cycles(topology) or [np.arange(topology.num_npus, dtype=np.int32)])
+    cycles = nested_cycles(topology.dimensions)
+    if not cycles:
+        return np.arange(topology.num_npus, dtype=np.int32)[None]
+    one_way = np.stack(cycles)
+    layouts = [_whole_ones(topology, rings) for rings in (one_way, np.concatenate((one_way, one_way[:, ::-1])))]
     return min(layouts, key=lambda rings: (_busiest(topology, rings), len(rings)))
-
-
-def rings_of_fabric(fabric: Topology, pairs: Topology) -> _Rings:
-    """int32[num_rings, num_npus], rings over the pairs of NPUs of a fabric, those that load its busiest link least.
-
-    They come from a search where it is quick, or pass through groups of near NPUs one group after another. NPUs are near if their
-    route is short (below a switch), or if its slowest link is fast (in a node).
-    """
-    found = [np.arange(pairs.num_npus, dtype=np.int32)[None]] if pairs.num_channels > _MOST_SEARCHED else [find_rings(pairs)]
-    first, link = DeviceRoutes(fabric).find(pairs.link_src, pairs.link_dst)
-    for distance in (pairs.link_latency_ns, np.maximum.reduceat(1 / fabric.link_bandwidth_gibps[link], first[:-1])):
-        members, sizes = _nested_groups(pairs, distance)
-        if len(sizes) > 1:
-            levels = tuple(Dimension(COMPLETE, size, 1.0 / (1 + level), 0.0) for level, size in enumerate(sizes))
-            found.append(np.stack([members[ring] for ring in nested_cycles(levels)]))
-    return min(found, key=lambda rings: _loads(fabric, pairs, rings))
-
-
-def _loads(fabric: Topology, pairs: Topology, rings: _Rings) -> tuple[float, float]:
-    """Time of the busiest link of a fabric for a byte round each ring, and of all links, on average of the rings."""
-    src, dst = rings.ravel(), np.roll(rings, -1, axis=1).ravel()
-    if (pairs.channel_of(src, dst) < 0).any():
-        return np.inf, np.inf
-    _, link = DeviceRoutes(fabric).find(src, dst)
-    load = np.bincount(link, minlength=fabric.num_links) / fabric.link_bandwidth_gibps / len(rings)
-    return float(load.max()), float(load.sum())
-
-
-def _nested_groups(pairs: Topology, distance: Floats) -> tuple[Ints32, list[int]]:
-    """NPUs, neighbours in a group next to one another, and how many a group has, then how many groups a group of groups has.
-
-    Groups are joined over links of growing `distance` (float64[num_links]), as long as all groups have one size.
-    """
-    count = pairs.num_npus
-    sizes: list[int] = []
-    labels = [np.arange(count)]
-    for most in np.unique(distance).tolist():
-        near = distance <= most
-        number, label = Graph.of(count, pairs.link_src[near], pairs.link_dst[near]).weak_groups()
-        before = count // math.prod(sizes)
-        if number < before and (np.bincount(label) == count // number).all():
-            sizes.append(before // number)
-            labels.append(label)
-    return np.lexsort(labels).astype(np.int32), sizes
 
 
 def _whole_ones(topology: Topology, rings: _Rings) -> _Rings:

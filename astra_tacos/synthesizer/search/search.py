@@ -21,7 +21,7 @@ from astra_tacos.schedule.symmetric_schedule import exact_symmetric_ns
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
-from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips, counts_of_whole_ns
+from astra_tacos.synthesizer.chunk_counts import choose_chunks, counts_for_trips
 from astra_tacos.synthesizer.search.candidate_runner import CandidateRunner
 from astra_tacos.synthesizer.search.candidates import Candidate, Cut, in_order, list_candidates
 from astra_tacos.synthesizer.search.leaderboard import Leaderboard
@@ -261,12 +261,7 @@ def _numbers_of_chunks(topology: Topology, collective: Collective, link_model: L
         tried = choose_chunks(topology, collective.name, collective.size_bytes, link_model, max_sends)
     except SynthesisError:
         return {1}
-    counts = {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
-    if link_model == "blocking":  # latencies make delays so long that little is truncated
-        return counts
-    found = counts_of_whole_ns(topology, float(cut_into(collective, 1).class_size_bytes[-1]), counts)
-    most = max(max(counts), min(max_sends // tried[0].num_sends * tried[0].chunks_per_npu, MAX_CHUNKS_PER_NPU))
-    return counts | {count for count in found if count <= most}
+    return {candidate.chunks_per_npu for candidate in tried if candidate.chunks_per_npu <= MAX_CHUNKS_PER_NPU}
 
 
 def _numbers_for_unequal_parts(topology: Topology, collective: Collective, link_model: LinkModel, max_sends: int) -> set[int]:
