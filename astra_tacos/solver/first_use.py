@@ -1,4 +1,6 @@
-"""Which modules of kernels a task calls, so that they are compiled ahead, on all cores, when they are not yet.
+"""Which kernels a task calls, so that they are compiled ahead, on all cores, when they are not yet.
+
+A name is that of a module, for all of its kernels, or of one of them (`find`), where tasks do not need the others.
 
 What is missing here is compiled when it is called, on one core.
 """
@@ -42,7 +44,9 @@ INSPECTING = (*READING, "astra_tacos.report._path_kernels")
 """A summary of traces."""
 WRITING = (_ROWS,)
 """Traces, to files."""
-CHECKING = (_ORACLE, "astra_tacos.replayer._schedule_replay_kernels")
+CONNECTING = (f"{_GRAPHS}:shortest_ways",)
+"""A topology: whether all NPUs reach one another."""
+CHECKING = (f"{_ORACLE}:follow_contributions", "astra_tacos.replayer._schedule_replay_kernels")
 """A schedule: the oracle and the replay."""
 CERTIFYING = (*_BOUND, _EXACT_TIME)
 """A schedule's bounds and exact time."""
@@ -96,7 +100,7 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
 
     entries = [SYNTHESIZERS[name] for name in options.synthesizers]
     if any(entry.optimum is not None and entry.why_not(topology, collective) is None for entry in entries):
-        return SYMMETRIC
+        return (*SYMMETRIC, *_BOUND)
     return ()
 
 

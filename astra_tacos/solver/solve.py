@@ -26,6 +26,7 @@ from astra_tacos.schedule.timing import wire_bytes
 from astra_tacos.solver.clock import bounds_on, check_clock, symmetric_tasks, symmetric_time_ns, time_on, timed_for
 from astra_tacos.solver.first_use import (
     CHECKING,
+    CONNECTING,
     REPLAYING,
     SYMMETRIC,
     Progress,
@@ -76,6 +77,9 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     network, checks = request.network, request.checks
     if request.is_plain and not network.reducing and lists_all_sends(request.collective, request.options):
         check_sends(network, request.collective, request.options)
+    # Numba compiles what later steps need while earlier steps run.
+    later_kernels = (*REPLAYING, *(CHECKING if checks else ()))
+    compile_ahead(*CONNECTING, later=later_kernels, progress=progress)
     topology = build_topology(network, may_forward=True)
     collective = request.collective_on(topology)
     if request.is_plain and topology.is_uniform and not topology.has_switches and "tacos" in request.options.synthesizers:
@@ -85,9 +89,7 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
     options, _, reason = timed_for(request.options, topology, clock)
     # Under a sketch, the search sees fewer links than the topology has: `links` are their numbers there.
     searched, links = (topology, None) if request.sketch is None else under_sketch(topology, request.sketch)
-    # Numba compiles what later steps need while earlier steps run.
     search_kernels = searching(searched, collective)
-    later_kernels = (*REPLAYING, *(CHECKING if checks else ()))
     compile_ahead(*finding_optimum(searched, collective, options), later=later_kernels, progress=progress)
     found = known_optimum(searched, collective, options)
     if found is None:

@@ -29,20 +29,26 @@ def find(name: str) -> Kernel:
     return kernel
 
 
-def kernels_of(modules: Iterable[str]) -> list[Kernel]:
-    """The kernels of some modules, `astra_tacos.schedule._settle_kernels`."""
+def kernels_of(names: Iterable[str]) -> list[Kernel]:
+    """Kernels of some names, which `find` takes, and all kernels of some modules, `astra_tacos.schedule._settle_kernels`."""
     from astra_tacos.support.kernels.compiled import Kernel
 
-    known = [(name, value) for name in dict.fromkeys(modules) for value in vars(importlib.import_module(name)).values()]
-    return [value for name, value in known if isinstance(value, Kernel) and value.__module__ == name]
+    known: dict[str, Kernel] = {}
+    for name in names:
+        if ":" in name:
+            known[name] = find(name)
+            continue
+        of_module = [value for value in vars(importlib.import_module(name)).values() if isinstance(value, Kernel)]
+        known |= {kernel.name: kernel for kernel in of_module if kernel.__module__ == name}
+    return list(known.values())
 
 
-def missing_kernels(modules: Iterable[str]) -> list[Kernel]:
-    """The kernels of some modules that are not compiled yet, largest first.
+def missing_kernels(names: Iterable[str]) -> list[Kernel]:
+    """The kernels of some names that are not compiled yet, as `kernels_of` takes them, largest first.
 
     None where compiled code cannot be kept: then each process compiles what it calls.
     """
-    missing = [kernel for kernel in kernels_of(modules) if kernel.is_kept and not kernel.is_ready]
+    missing = [kernel for kernel in kernels_of(names) if kernel.is_kept and not kernel.is_ready]
     return sorted(missing, key=lambda kernel: (-kernel.size, kernel.name))
 
 
