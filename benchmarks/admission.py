@@ -286,7 +286,11 @@ def measured(asked: tuple[str, int, tuple[str, ...], int, str]) -> dict[str, obj
 
 def measure(arguments: argparse.Namespace) -> None:
     left_out = tuple(filter(None, arguments.without.split(",")))
-    places = [place for place, case in enumerate(cases(SETS[arguments.set])) if not arguments.family or case.family in arguments.family.split(",")]
+    places = [
+        place
+        for place, case in enumerate(cases(SETS[arguments.set]))
+        if not arguments.family or case.family in arguments.family.split(",")
+    ]
     asked = [(arguments.set, place, left_out, arguments.seeds, arguments.effort) for place in places]
     with ProcessPoolExecutor(arguments.workers) as pool:
         rows = list(pool.map(measured, asked))
