@@ -138,12 +138,10 @@ def test_no_slower_than_the_matcher(what):
 
 
 @given(tasks(12))
-def test_more_chunks_and_tries_make_nothing_slower(what):
-    few = synthesize_symmetric(what, 0)
-    assert synthesize_symmetric(what).collective_time_ns <= few.collective_time_ns
+def test_more_chunks_make_nothing_slower(what):
     one = replace(what, chunks_per_npu=1)
     best = best_symmetric(what)
-    assert best.collective_time_ns <= synthesize_symmetric(one, 0).collective_time_ns
+    assert best.collective_time_ns <= synthesize_symmetric(one).collective_time_ns
     # No number of chunks is chosen for what truncation hides.
     assert best.task.chunks_per_npu == 1 or best.collective_time_ns >= 0.995 * exact_symmetric_ns(best)
 
@@ -166,7 +164,7 @@ def test_what_is_gathered_waits_for_sums_however_late_they_were_planned(what, ti
     """On 131,072 NPUs, sums were made earlier than planned, and the plan's times put them behind what waits for them."""
     if what.collective != "all-reduce":
         return
-    gathered = grow(what, 0)
+    gathered = grow(what)
     scattered = _reversed(what, gathered)
     late = scattered._replace(start_ns=scattered.start_ns * times, end_ns=scattered.end_ns * times)
     for schedule in _reduced_and_gathered(what, late, gathered):

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from astra_tacos.support.kernels.compiled import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT, helper, inlined, kernel
+from astra_tacos.support.kernels.compiled import BOOL, I32, I32_2D, I32_OUT, I64, I64_OUT, helper, kernel
 from astra_tacos.support.kernels.shared import heap_drop_first, heap_push
 
 NOTHING = -1
 NEVER = np.int64(1) << 62
-WINDOW = 64
 
 
 class Classes(NamedTuple):
@@ -46,28 +45,17 @@ class Rows(NamedTuple):
     start_ns: I64_OUT
 
 
-@inlined
-def _next_random(random):
-    """Lehmer's generator, modulo 2**31 - 1."""
-    return random * np.int64(48271) % np.int64(2147483647)
-
-
 @helper
 def _find(look, classes, coset, begun, arrived, num_chunks, state):
     """The next (item, destination) of a class: the first item, in the order of arrival, that leads to a new coset of a level.
 
     `look` is the class, the level, and where it remembers how far it looked.
-
-    With a random state above 0, items are passed over with a probability of 1 / 4 if there is another among the next `WINDOW`;
-    or, if `copies` are counted, that of the chunk with the fewest is taken.
     """
     way, level, slot = look
-    at, tried, room, random, copies = state
+    at, tried, room = state
     stride, size, first = classes.stride[way], classes.size[way], classes.after_first[way]
-    found_item, found_dst = np.int64(NOTHING), np.int64(NOTHING)
-    fewest, last = NEVER, np.int64(len(arrived))
     place = at[slot]
-    while place < last:
+    while place < len(arrived):
         item = arrived[place]
         here, chunk = item // num_chunks, item % num_chunks
         member = here // stride % size
@@ -88,40 +76,20 @@ def _find(look, classes, coset, begun, arrived, num_chunks, state):
                 other += 1
             tried[group] = other
         if dst >= 0:
-            if found_item < 0 and random[0] > 0:
-                last = min(last, place + WINDOW)
-            few = copies[chunk] if len(copies) > 0 else np.int64(0)
-            if few < fewest or len(copies) == 0:
-                found_item, found_dst, fewest = item, dst, few
-            if random[0] == 0:
-                break
-            random[0] = _next_random(random[0])
-            if len(copies) == 0 and random[0] & 3 != 0:
-                break
-        elif place == at[slot]:
+            return item, dst
+        if place == at[slot]:
             at[slot] += 1
         place += 1
-    return found_item, found_dst
-
-
-@helper
-def _shuffle(items, first, last, random):
-    """Put a range of items into random order."""
-    for at in range(last - 1, first, -1):
-        random[0] = _next_random(random[0])
-        other = first + random[0] % (at - first + 1)
-        items[at], items[other] = items[other], items[at]
+    return np.int64(NOTHING), np.int64(NOTHING)
 
 
 @kernel
-def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: int, gap_ns: int, seed: int, rows: Rows):
+def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: int, gap_ns: int, rows: Rows):
     """Spanning trees of NPU 0's chunks, greedily: whenever a class is free, it takes the first NPU that it may bring a chunk to.
 
     `coset[level, npu]` numbers the cosets of each level by one of their NPUs. A class may bring a chunk to an NPU only if no NPU
     of its coset has or awaits the chunk, a coset of the class's level or, if there is none, of its fallback. Nothing that arrives
-    after `deadline_ns` is sent unless nothing else is left to do. What arrives is sent on `gap_ns` later. With a `seed` above 0,
-    the order of chunks that arrive at the same time is random, classes pass over some turns until the next event, and over some
-    sends or, with an odd seed, over chunks of more copies.
+    after `deadline_ns` is sent unless nothing else is left to do. What arrives is sent on `gap_ns` later.
 
     Returns the number of rows, fewer than there should be if some NPU is never reached.
     """
@@ -139,9 +107,7 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
     items = np.empty(num_npus * num_chunks, np.int64)
     at = np.zeros(2 * num_classes, np.int64)
     tried = np.zeros(switches * num_npus * num_chunks, np.int32)
-    random = np.full(1, np.int64(seed), np.int64)
-    copies = np.zeros(num_chunks if seed & 1 and num_chunks > 1 else 0, np.int64)
-    state = at, tried, room, random, copies
+    state = at, tried, room
     free = np.zeros(num_classes, np.int64)
     idle_since = np.full(num_classes, np.int64(NOTHING), np.int64)  # number of items among which a class found nothing to do
     keys = np.empty(2 * total + num_chunks + 1, np.int64)
@@ -162,23 +128,16 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
             deadline = NEVER
         else:
             now = keys[0]
-        before = num_items
         while pending > 0 and keys[0] == now:
             if values[0] >= 0:
                 items[num_items] = values[0]
                 num_items += 1
             pending -= 1
             heap_drop_first(keys, values, 0, pending)
-        if seed > 0:
-            _shuffle(items, before, num_items, random)
         arrived = items[:num_items]
         for way in range(num_classes):
             if free[way] > now or now + classes.delay_ns[way] > deadline:
                 continue
-            if seed > 0 and way > 0 and pending > 0:
-                random[0] = _next_random(random[0])
-                if random[0] & 7 == 0:
-                    continue
             if idle_since[way] == num_items:
                 continue
             level, fallback = classes.level[way], classes.fallback[way]
@@ -194,8 +153,6 @@ def grow_trees(num_chunks: int, classes: Classes, coset: I32_2D, deadline_ns: in
             rows.chunk[done], rows.src[done], rows.dst[done] = chunk, item // num_chunks, dst
             rows.way[done], rows.start_ns[done] = way, now
             done += 1
-            if len(copies) > 0:
-                copies[chunk] += 1
             free[way] = now + classes.hold_ns[way]
             usable = now + classes.delay_ns[way] + gap_ns
             heap_push(keys, values, 0, pending, usable, dst * num_chunks + chunk)

@@ -13,13 +13,14 @@ from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, Symmetric
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS, round_counts
-from astra_tacos.synthesizer.symmetric.symmetric import TRIES, lengthens, synthesize_symmetric
-from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
+from astra_tacos.synthesizer.symmetric.symmetric import lengthens, synthesize_symmetric
+from astra_tacos.synthesizer.symmetric.trees import grow
 
 MOST_ROWS = 4_000_000
 """Sends of NPU 0's chunks up to which more than one chunk per NPU is tried."""
 _MOST_CHUNKS = 512
-_FIRST_TRIES, _SHORT = 1, 1024
+_SHORT = 1024
+"""Rows up to which a schedule is made at once, to tell how long a number of chunks takes."""
 _MOST_EXACT = 1 << 13
 """Messages of an All-to-All up to which chunks are tried that are so short that truncation counts."""
 _PATIENCE = 2
@@ -33,7 +34,7 @@ _GAINS = ((20_000, 0.9999), (_MANY, 0.999), (MAX_SENDS, 0.998), (math.inf, 0.995
 """More chunks have to make a schedule faster by these factors, if they make up to so many sends in all."""
 
 
-def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int = TRIES) -> SymmetricSchedule:
+def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> SymmetricSchedule:
     """The fastest schedule of 1, 2, 3, 4, 6, 8, 12, ... chunks per NPU; unless truncation shortens the time of such chunks.
 
     The search begins with the number that the bound for whole chunks promises most of, goes on to more chunks while these help,
@@ -45,15 +46,13 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None, tries: int
         What to synthesize; its number of chunks does not matter.
     max_sends
         Most sends of all NPUs together with more than one chunk per NPU; None for no limit.
-    tries
-        As `synthesize_symmetric` takes it, once the number of chunks is known, unless that is within 0.5% of the bound.
 
     Raises
     ------
     SynthesisError
         If even one chunk per NPU is too small or too large for the links.
     """
-    found = _best(task, max_sends, tries, math.inf)
+    found = _best(task, max_sends, math.inf)
     assert found is not None
     return found
 
@@ -80,7 +79,7 @@ def fastest_symmetric(tasks: Sequence[SymmetricTask], max_sends: int | None, cho
     found: list[SymmetricSchedule] = []
     for task in sorted(tasks, key=lambda each: chunked_symmetric_bound(each).time_ns):
         below = min((each.collective_time_ns for each in found), default=math.inf)
-        made = _best(task, max_sends, TRIES, below) if chooses_chunks else _below(task, below)
+        made = _best(task, max_sends, below) if chooses_chunks else _below(task, below)
         found += [] if made is None else [made]
     models = [each.link_model for each in tasks]
     return min(found, key=lambda each: (each.collective_time_ns, models.index(each.task.link_model)))
@@ -108,14 +107,12 @@ def near_bound(task: SymmetricTask, max_sends: int | None, worth: float = 1.0) -
         If chunks are too small or too large for the links.
     """
     below = max(bound.time_ns for bound in symmetric_bounds(task)) / min(worth, _NEAR)
-    found = _below(task, below) if max_sends is None else _best(task, max_sends, TRIES, below, worth)
+    found = _below(task, below) if max_sends is None else _best(task, max_sends, below, worth)
     return found if found is not None and is_near_bound(found, worth) else None
 
 
 @lru_cache(maxsize=2)  # who does not take it as it is asks again in a search, of either link model
-def _best(
-    task: SymmetricTask, max_sends: int | None, tries: int, below_ns: float, worth: float = 1.0
-) -> SymmetricSchedule | None:
+def _best(task: SymmetricTask, max_sends: int | None, below_ns: float, worth: float = 1.0) -> SymmetricSchedule | None:
     """`best_symmetric`, or None if the bound says of every number of chunks that it takes longer than `below_ns`."""
     least = max(bound.time_ns for bound in symmetric_bounds(task))
     counts = _counts(task, max_sends, least, worth)
@@ -143,7 +140,7 @@ def _best(
         if failures < _PATIENCE and each.bound_ns <= longest:
             found = _Tried(each)
             best, failures = (found, 0) if found.time_ns <= longest else (best, failures + 1)
-    return best.settled(tries if least < best.time_ns * _NEAR else 0)
+    return best.schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +191,9 @@ class _Tried:
     def __init__(self, count: _Count) -> None:
         self.count = count
         task = count.task
-        self._trees: Trees | None = None
         self._schedule: SymmetricSchedule | None = None
         if task.collective == "all-to-all" or task.least_rows <= _SHORT or (task.reduces and lengthens(task)):
-            self._schedule = synthesize_symmetric(task, _FIRST_TRIES)
+            self._schedule = synthesize_symmetric(task)
             self.time_ns: float = self._schedule.collective_time_ns
             exact_ns = max(self._schedule.collective_time_ns, math.ceil(exact_symmetric_ns(self._schedule)))
             if task.chunks_per_npu > 1 and self.time_ns < (1 - MOST_TRUNCATED) * exact_ns:
@@ -205,17 +201,12 @@ class _Tried:
             elif task.truncation > _MOST_TRUNCATION:
                 self.time_ns = exact_ns
         else:
-            self._trees = grow(task, 0)
-            self.time_ns = task.num_phases * (self._trees.time_ns + task.reduction_ns * task.reduces)
+            self.time_ns = task.num_phases * (grow(task).time_ns + task.reduction_ns * task.reduces)
 
-    def settled(self, tries: int) -> SymmetricSchedule:
-        """The schedule, after at most so many tries."""
-        is_good = not tries or is_as_good_as(self.time_ns, self.count.bound_ns, self.count.task.least_rows)
-        if self._schedule is not None and is_good:
-            return self._schedule
-        found = synthesize_symmetric(self.count.task, tries, self._trees)
-        # Faster trees may make a slower All-Reduce, as sums and copies overlap differently.
-        return min(filter(None, (self._schedule, found)), key=lambda schedule: schedule.collective_time_ns)
+    @property
+    def schedule(self) -> SymmetricSchedule:
+        """The schedule in this number of chunks."""
+        return synthesize_symmetric(self.count.task) if self._schedule is None else self._schedule
 
 
 def is_near_bound(schedule: SymmetricSchedule, worth: float = 1.0) -> bool:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from astra_tacos.bounds.symmetric import chunked_symmetric_bound
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.symmetric_schedule import SymmetricTask
 from astra_tacos.support.arrays import Ints
@@ -19,8 +18,6 @@ MOST_HOPS = 40_000_000
 
 
 _PASSES, _MOST_VARIANTS, _MANY_COPIES = 8, 8, 64
-_HOPS_OF_MORE, _SHADES = 20_000, 4
-"""Most hops of schedules in random order, in all; by how much the random order tells equal messages apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +32,7 @@ class _MemberPaths:
     to: Ints
 
 
-def along_paths(task: SymmetricTask, tries: int) -> Trees:
+def along_paths(task: SymmetricTask) -> Trees:
     """Sends of an All-to-All.
 
     A path takes the dimensions one after another; paths begin with different ones, so that no class waits for the others. In
@@ -46,8 +43,6 @@ def along_paths(task: SymmetricTask, tries: int) -> Trees:
     ----------
     task
         Network and chunks.
-    tries
-        Most orders to try where the first is not at the bound.
 
     Raises
     ------
@@ -62,30 +57,20 @@ def along_paths(task: SymmetricTask, tries: int) -> Trees:
     )
     if hops > MOST_HOPS:
         raise SynthesisError(f"{task.name}: its paths have {hops:,} hops, expected at most {MOST_HOPS:,}")
-    best = _scheduled(task, variants, None)
-    bound = chunked_symmetric_bound(task).time_ns
-    for seed in range(min(tries, _HOPS_OF_MORE // hops)):
-        if best.time_ns <= bound:
-            break
-        found = _scheduled(task, variants, np.random.default_rng(seed))
-        if found.time_ns < best.time_ns:
-            best = found
-    return best
+    return _scheduled(task, variants)
 
 
-def _scheduled(task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.random.Generator | None) -> Trees:
-    """Hops on the classes of links, the message with the longest way before it first; of equal ones in random order, if any."""
+def _scheduled(task: SymmetricTask, variants: list[list[_MemberPaths]]) -> Trees:
+    """Hops on the classes of links, the message with the longest way before it first."""
     from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
 
-    first, way, to = _hops(task, variants, random)
+    first, way, to = _hops(task, variants)
     # How much of its path a message has before it at each hop, in a few hundred steps.
     delay_ns = task.delay_ns[way]
     total = np.concatenate(([0], np.cumsum(delay_ns)))
     chunk = np.repeat(np.arange(len(first) - 1), np.diff(first))
     left_ns = total[first[chunk + 1]] - total[:-1]
     left = (left_ns // max(1, int(delay_ns.min()), int(left_ns.max()) // 512)).astype(np.int32)
-    if random is not None:
-        left = left * _SHADES + random.integers(0, _SHADES, len(left), np.int32)
     start = np.empty(len(way), np.int64)
     kernels.order_hops(first, way.astype(np.int32), left, task.delay_ns, task.hold_ns, start)
     count_work(0.1 * len(way))
@@ -172,7 +157,7 @@ def _balanced(choices: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
     return chosen
 
 
-def _hops(task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.random.Generator | None) -> tuple[Ints, Ints, Ints]:
+def _hops(task: SymmetricTask, variants: list[list[_MemberPaths]]) -> tuple[Ints, Ints, Ints]:
     """Hops of all chunks: where those of each begin, int64[num_chunks + 1]; and of each hop its class and the NPU it leads to."""
     chunks, count = task.chunks_per_npu, len(task.dimensions)
     target = np.repeat(np.arange(1, task.num_npus), chunks)
@@ -180,8 +165,6 @@ def _hops(task: SymmetricTask, variants: list[list[_MemberPaths]], random: np.ra
     member = [target // stride % size for stride, size in zip(strides, sizes, strict=True)]
     piece = np.tile(np.arange(chunks), task.num_npus - 1)
     turn = np.sum(member, axis=0) + piece  # says with which dimension a message begins
-    if random is not None:
-        turn += random.integers(0, count, len(turn))
     # Messages to a member take its paths by turns.
     coset = [target % stride + target // (stride * size) * stride for stride, size in zip(strides, sizes, strict=True)]
     which = [(each * chunks + piece) % len(paths) for each, paths in zip(coset, variants, strict=True)]

@@ -14,25 +14,19 @@ from astra_tacos.synthesizer.symmetric.paths import along_paths
 from astra_tacos.synthesizer.symmetric.trees import Trees, grow, is_as_good_as
 
 NAME = "symmetric"
-TRIES = 64
 _SHORT = 256
 """Reductions are left out of account while trees grow if they are shorter than sends by this factor: sends then keep in step."""
 _MANY = 1 << 16
 """An All-Reduce of more sends of sums is made in one way only: chunks are gathered after all sums are made."""
 
 
-def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES, begun: Trees | None = None) -> SymmetricSchedule:
+def synthesize_symmetric(task: SymmetricTask) -> SymmetricSchedule:
     """A symmetric schedule of a collective.
 
     Parameters
     ----------
     task
         The network, the collective and its chunks.
-    tries
-        How many schedules of few sends are made in random order at most, beyond those that are made in any case; the same
-        arguments give the same schedule.
-    begun
-        Trees that `grow` made with fewer tries, without a gap.
 
     Raises
     ------
@@ -40,13 +34,13 @@ def synthesize_symmetric(task: SymmetricTask, tries: int = TRIES, begun: Trees |
         If chunks are too small or too large for the links.
     """
     if task.collective == "all-to-all":
-        return _schedule(task, along_paths(task, tries))
-    gathered = grow(task, tries, begun=begun)
+        return _schedule(task, along_paths(task))
+    gathered = grow(task)
     if not task.reduces:
         return _schedule(task, gathered)
     scattered = [_reversed(task, gathered)]
     if lengthens(task):
-        scattered.append(_reversed(task, grow(task, tries, task.reduction_ns)))
+        scattered.append(_reversed(task, grow(task, task.reduction_ns)))
     if not task.gathers:
         made = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
     else:

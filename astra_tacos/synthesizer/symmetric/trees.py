@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,20 +19,14 @@ if TYPE_CHECKING:
 
 Levels = tuple[tuple[tuple[int, ...], ...], ...]
 """Dimensions by level, the outermost first; each level's by kind, those that open up NPUs for the next kind first."""
-_SPARE = (0.01, 0.0, 0.04)
+_SPARE = (0.01, 0.0)
 """Deadlines beyond the bound that are tried, where classes differ in speed."""
-_LIKELY, _LIKELY_OF_MANY, _MANY = 2, 6, 1 << 13
-"""How many variants are tried without tries; and how many of trees of more than so many rows."""
-_TRIES = 1 << 16
-"""Rows up to which all deadlines are tried, even if the first trees are near the bound."""
+_LIKELY = 2
+"""How many of the variants of levels and deadlines are tried."""
+_SOME = 1 << 16
 _FEW = 1 << 8
 _AS_GOOD, _NEARER, _NEAR = 1.0005, 1.001, 1.005
-"""Schedules that take so many times the bound are not improved: of up to `_FEW` rows, of up to `_TRIES`, and of more."""
-_ROWS_OF_MORE = 20_000
-"""Most rows of trees grown in random order, in all."""
-_MOST_SORTED = 3
-_WAY_TO_BEST = (0.25, 0.5, 0.75, 1.0)
-"""Deadlines of these: how far beyond the bound, as a share of what the best trees are beyond it."""
+"""Schedules that take so many times the bound are not improved: of up to `_FEW` rows, of up to `_SOME`, and of more."""
 
 
 class Trees(NamedTuple):
@@ -62,10 +55,10 @@ class Trees(NamedTuple):
 
 def is_as_good_as(time_ns: float, bound_ns: int, rows: int) -> bool:
     """Whether a time is so near a bound that what is left is not worth a search among schedules of so many rows."""
-    return time_ns <= bound_ns * (_AS_GOOD if rows <= _FEW else _NEARER if rows <= _TRIES else _NEAR)
+    return time_ns <= bound_ns * (_AS_GOOD if rows <= _FEW else _NEARER if rows <= _SOME else _NEAR)
 
 
-def grow(task: SymmetricTask, tries: int, gap_ns: int = 0, begun: Trees | None = None) -> Trees:
+def grow(task: SymmetricTask, gap_ns: int = 0) -> Trees:
     """The fastest of a few sets of trees, greedily grown; those with levels come first.
 
     With levels, a class of slow links brings only the first copy of a chunk into each set of NPUs that faster classes connect:
@@ -77,12 +70,8 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0, begun: Trees | None =
     ----------
     task
         Network, collective and chunks.
-    tries
-        Most trees to grow in random order where the others are not at the bound; with 0, only the most promising others are.
     gap_ns
         How long after its arrival a chunk can be sent on.
-    begun
-        What this function returned for no tries and the same gap, if it was asked before.
 
     Raises
     ------
@@ -92,36 +81,14 @@ def grow(task: SymmetricTask, tries: int, gap_ns: int = 0, begun: Trees | None =
     rows = task.chunks_per_npu * (task.num_npus - 1)
     grower = _Grower(task, gap_ns)
     bound = max(_bound_ns(task, grower.levels), farthest_ns(task, gap_ns))
-    best = begun
-    if best is not None and is_as_good_as(best.time_ns, bound, rows):
-        return best
-    most = _LIKELY if not tries else (_LIKELY_OF_MANY if rows > _MANY else None)
-    made = 0 if begun is None else _LIKELY
-    for levels, deadline in _variants(task, grower.levels, bound)[made:most]:
+    best: Trees | None = None
+    for levels, deadline in _variants(task, grower.levels, bound)[:_LIKELY]:
         found = grower.grow(levels, deadline)
         if best is None or found.time_ns < best.time_ns:
             best = found
         if is_as_good_as(best.time_ns, bound, rows):
-            return best
-    assert best is not None
-    return _improved(grower, best, bound, tries)
-
-
-def _improved(grower: _Grower, best: Trees, bound: int, tries: int) -> Trees:
-    """The fastest of these trees and of some in random order, where they are so small that it takes no time.
-
-    Deadlines are set between the bound and the best trees so far: what would arrive later has to wait for what may be faster.
-    """
-    rows = len(best.chunk)
-    levels = _all_levels(grower.task, grower.levels)
-    for number in range(min(tries, _ROWS_OF_MORE // rows)):
-        if is_as_good_as(best.time_ns, bound, rows):
             break
-        share = _WAY_TO_BEST[(number + number // 4) % len(_WAY_TO_BEST)]
-        deadline = bound + int(share * (best.time_ns - 1 - bound))
-        found = grower.grow(levels[number // len(_WAY_TO_BEST) % len(levels)], deadline, number + 1)
-        if found.time_ns < best.time_ns:
-            best = found
+    assert best is not None
     return best
 
 
@@ -168,17 +135,6 @@ def _by_speed(task: SymmetricTask, levels: Levels) -> Levels:
     return tuple(found)
 
 
-def _all_levels(task: SymmetricTask, binding: Levels) -> list[Levels]:
-    """Ways to sort dimensions into levels: those that bind first, none, and, of up to three dimensions, all others."""
-    count = len(task.dimensions)
-    found: list[Levels] = [_by_speed(task, binding), binding, ((tuple(range(count)),),)]
-    if 1 < count <= _MOST_SORTED:
-        for numbers in product(range(count), repeat=count):
-            used = sorted(set(numbers))
-            found.append(tuple((tuple(at for at in range(count) if numbers[at] == number),) for number in used))
-    return list(dict.fromkeys(found))
-
-
 def _variants(task: SymmetricTask, levels: Levels, bound: int) -> list[tuple[Levels, int | None]]:
     """Levels and deadlines to try, the `_LIKELY` most promising ones first."""
     flat: Levels = ((tuple(range(len(task.dimensions))),),)
@@ -206,20 +162,18 @@ class _Grower:
         self._order = np.argsort(task.delay_ns, kind="stable")
         self._cosets: dict[tuple[tuple[int, ...], ...], Ints32] = {}
 
-    def grow(self, levels: Levels, deadline_ns: int | None, seed: int = 0) -> Trees:
+    def grow(self, levels: Levels, deadline_ns: int | None) -> Trees:
         """One set of trees, as `grow_trees` makes it; without a deadline if that is None."""
         from astra_tacos.synthesizer.symmetric import _symmetric_kernels as kernels
 
         task, order = self.task, self._order
-        if seed & 2:
-            order = np.random.default_rng(seed).permutation(len(order))
         rows = task.chunks_per_npu * (task.num_npus - 1)
         chunk, src, dst, taken = np.empty((4, rows), np.int32)
         start = np.empty(rows, np.int64)
         out = kernels.Rows(chunk, src, dst, taken, start)
         deadline = int(kernels.NEVER) if deadline_ns is None else deadline_ns
         cosets = self._cosets_of([kind for level in levels for kind in level])
-        done = kernels.grow_trees(task.chunks_per_npu, self._classes(order, levels), cosets, deadline, self._gap_ns, seed, out)
+        done = kernels.grow_trees(task.chunks_per_npu, self._classes(order, levels), cosets, deadline, self._gap_ns, out)
         if done < rows:
             raise SynthesisError(f"{task.name}: some NPU cannot be reached, expected a connected network")
         count_work(0.1 * rows)
