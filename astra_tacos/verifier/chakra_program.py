@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, NumberLists, Trace
 from astra_tacos.support.arrays import Bools, Ints
@@ -242,10 +243,6 @@ def uneven_sizes(trace: Trace, chunks: ChunkColumns, contents: Contents, message
     return violations
 
 
-_MAX_TAGS = 500_000_000
-"""ASTRA-sim takes tags modulo this (`astra-sim/system/Sys.cc`)."""
-
-
 def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Program, list[Violation]]:
     """The program of a trace, and violations of single nodes, dependencies, messages and reductions.
 
@@ -351,7 +348,7 @@ def _sound_messages(trace: Trace, rank: Ints, violations: list[Violation]) -> tu
 
 def _keys(trace: Trace, rank: Ints, rows: Ints, *, sends: bool) -> tuple[Ints, ...]:
     src, dst = (rank[rows], trace.peer[rows]) if sends else (trace.peer[rows], rank[rows])
-    return src, dst, trace.tag[rows] % _MAX_TAGS, trace.size_bytes[rows]
+    return src, dst, trace.tag[rows] % TAGS, trace.size_bytes[rows]
 
 
 def _unmatched(trace: Trace, rank: Ints, sends: Ints, recvs: Ints) -> list[Violation]:
