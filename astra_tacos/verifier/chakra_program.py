@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns, NumberLists, Trace
 from astra_tacos.support.arrays import Bools, Ints
@@ -37,6 +36,9 @@ from astra_tacos.verifier.program_form import (
 )
 from astra_tacos.verifier.program_order import local_places
 from astra_tacos.verifier.violation import Violation
+
+_MAX_TAGS = 500_000_000
+"""ASTRA-sim takes tags modulo this (`astra-sim/system/Sys.cc`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -348,7 +350,7 @@ def _sound_messages(trace: Trace, rank: Ints, violations: list[Violation]) -> tu
 
 def _keys(trace: Trace, rank: Ints, rows: Ints, *, sends: bool) -> tuple[Ints, ...]:
     src, dst = (rank[rows], trace.peer[rows]) if sends else (trace.peer[rows], rank[rows])
-    return src, dst, trace.tag[rows] % TAGS, trace.size_bytes[rows]
+    return src, dst, trace.tag[rows] % _MAX_TAGS, trace.size_bytes[rows]
 
 
 def _unmatched(trace: Trace, rank: Ints, sends: Ints, recvs: Ints) -> list[Violation]:

@@ -100,7 +100,8 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name):
         ),
         (
             f"{SMALL} --dp 2 --micro-batches {10**12} --batch {10**12}",
-            "found 24,000,000,000,000 nodes of a rank or more, expected at most 1,000,000: choose fewer layers, micro-batches or ranks",
+            "found 24,000,000,000,000 nodes of a rank or more, expected at most 1,000,000: choose fewer layers, "
+            "micro-batches or ranks",
         ),
         (f"{SMALL} --tp 4 --sequence 30 --sequence-parallel", "sequence: found 30, expected a multiple of tp, which is 4"),
         (f"{SMALL} --dp 2 --peak-tflops nan", "peak-tflops: found nan, expected a number above 0"),

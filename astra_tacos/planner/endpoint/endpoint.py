@@ -110,6 +110,7 @@ def _partition(mode: Mode, npu: Npu, given: dict[str, float]) -> Partition | Non
     return partition
 
 
+_GB_PER_GIB = BYTES_PER_GIB / BYTES_PER_GB
 _CORE_SHARES = (1, 2, 4, 6, 8, 16)
 """Numbers of cores of 80 that are tried, scaled to the cores that there are."""
 _MEMORY_SHARES = (0.25, 0.5, 1.0)
@@ -254,7 +255,7 @@ def divide_endpoint(
     traffic = traffic_of(run, whole)
     topology = build_topology(network)
     out = np.bincount(topology.link_src, topology.link_bandwidth_gibps, network.num_npus)[: network.num_npus]
-    links = float(out.max()) * BYTES_PER_GIB / BYTES_PER_GB
+    links = float(out.max()) * _GB_PER_GIB
     modes = (Mode.HOST, Mode.ACE) if mode != Mode.IDEAL else ()
     asked = [(own, one) for own in modes for one in _partitions(npu, own, partition if own == mode else None, links, traffic)]
     tried = []

@@ -26,6 +26,8 @@ from astra_tacos.run.trace.trace import Trace
 
 _QUICK = replace(PLAN_OPTIONS, effort="quick", trials=1, max_sends=512)
 """Few messages, as a search replays the run some hundred times."""
+_LEAST_BYTES = 4096
+"""Smaller collectives stay native: messages of a few bytes hold a link for less than 1 ns, at which ASTRA-sim stops."""
 _OCTAVES = 2
 """Between sizes that are synthesized."""
 
@@ -62,7 +64,7 @@ class SynthesizedCollectives:
             Its `CommType`, the id of its group, and the input of a rank.
         """
         case = self._case_of.get(tuple(sorted(self._members.get(group, self._everyone))))
-        if case is None or pattern not in PATTERN_KEYS:
+        if case is None or pattern not in PATTERN_KEYS or size_bytes < _LEAST_BYTES:
             return None
         key = pattern, case.shape, size_bytes
         if key not in self._scaled:
