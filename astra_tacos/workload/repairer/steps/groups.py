@@ -175,7 +175,7 @@ def separate_plans(draft: Draft, log: Log) -> None:
 
 def _program(draft: Draft, node: DraftNode, pattern: int) -> str | None:
     """The prefix of the custom collective that a node names."""
-    own = draft.per_node.get(int(looked_up(np.uint64(node.id))))
+    own = draft.per_node.get(int(looked_up(np.array([node.id], np.uint64))[0]))
     if own is not None:
         return own
     key = next((key for known, key in PATTERN_KEYS.items() if known == pattern), COMM_KEYS[0])
