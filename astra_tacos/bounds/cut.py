@@ -33,6 +33,17 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Bools, Ints
 
 _SWEEPS = 8
+"""NPUs from which distances order the halves that are tried."""
+_CHOSEN = 4
+"""Sets that are bounded with latency: the slowest without."""
+_MOST_SIDES = 4096
+"""Sets that are tried, with complements."""
+_MOST_ENTRIES = 1 << 24
+"""Sets times NPUs: bytes in memory."""
+_EXACT_UP_TO = 2048
+"""NPUs up to which maximum flows find the worst cut."""
+_EXACT_TRANSITIVE_UP_TO = 4096
+"""As `_EXACT_UP_TO` where all NPUs are alike, so that flows to one of them suffice."""
 
 
 def bisection_gibps(topology: Topology) -> float:
@@ -65,11 +76,6 @@ def _flow(topology: Topology, side: Bools) -> float:
     graph = coo_array((np.concatenate((capacity, unlimited)), (src, dst)), shape=(size, size)).tocsr()
     flow = maximum_flow(graph.astype(np.int32), size - 2, size - 1).flow_value
     return float(flow) / (1 << 16) * most
-
-
-_CHOSEN = 4
-_MOST_SIDES = 4096
-_MOST_ENTRIES = 1 << 24
 
 
 def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
@@ -134,10 +140,6 @@ def links_into(topology: Topology, side: Bools) -> Ints:
         downs = np.bincount(src, bandwidth * (is_npu_dst & inside[dst]), num)
         inside[topology.num_npus :] = (ups < downs)[topology.num_npus :]
     return np.flatnonzero(inside[dst] & ~inside[src])
-
-
-_EXACT_UP_TO = 2048
-_EXACT_TRANSITIVE_UP_TO = 4096
 
 
 def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:

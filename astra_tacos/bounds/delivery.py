@@ -20,6 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.bounds.any_algorithm.latency import SWEEPS
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
@@ -28,7 +29,7 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.graph import Graph
 
 _ALL_SOURCES_UP_TO = 512
-_SWEEPS = 16
+"""NPUs from each of which distances are computed; of more, sweeps find a far pair."""
 UNREACHED = 1 << 60
 """More ns than any chunk takes, for devices that none reaches."""
 
@@ -53,7 +54,7 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
     every = len(members) <= _ALL_SOURCES_UP_TO
     best, pair = 0.0, (0, 0)
     sources = members if every else members[:1]
-    for _ in range(1 if every else _SWEEPS):
+    for _ in range(1 if every else SWEEPS):
         distance = graph.distances(sources)[:, members]
         row, column = np.unravel_index(int(distance.argmax()), distance.shape)
         if distance[row, column] <= best:

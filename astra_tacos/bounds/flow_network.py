@@ -11,6 +11,7 @@ from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.grouping import group_by
 
 _UNLIMITED = 1 << 61
+"""Capacity: more than all demands together, and sums of two fit int64."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,11 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.graph import Graph
 
 _MOST_SPEEDS = 8
+"""Bandwidths of a network from which links may connect a group."""
 _MOST_DIMENSIONS = 6
+"""Of more dimensions no sets are tried: of nine, they take twenty times as long as all other bounds."""
+_EXACT_UP_TO = 512
+"""NPUs up to which maximum flows find the weakest partition."""
 
 
 @lru_cache(maxsize=4)
@@ -124,9 +128,6 @@ def _numbered(group: Ints) -> Ints:
     """Groups numbered by their first NPU."""
     _, first, group = np.unique(group, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[group.ravel()]
-
-
-_EXACT_UP_TO = 512
 
 
 def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:

@@ -26,7 +26,9 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints
 
 _MOST_SETS = 8
+"""Dimensions, or bandwidths, whose links are tried as sets."""
 _MOST_SOURCES = 1024
+"""NPUs from which crossings are counted; those of others count for nothing, which only lowers the bound."""
 
 
 def _way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _COLLECTIVES = ("all-reduce", "reduce", "broadcast", "reduce-scatter", "all-gather")
 _MOST_NPUS = 128
+"""Workers and servers together."""
 _MOST_TIMES = 1_000_000
+"""Bandwidths as multiples of a link."""
 
 
 @command()

@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from astra_tacos.synthesizer.parts.frontier import Task
 
 _MOST_CHUNKS = 8
+"""Of an NPU, by default; --chunks allows more."""
 _MOST_OF_PAIRS = 3
+"""Of each pair of an all-to-all, by default."""
 _MORE_STEPS = 2
+"""Than the diameter, by default."""
 _HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", "fastest from", "model ns", "schedule ns")
 
 

@@ -23,7 +23,9 @@ from astra_tacos.support.interrupts import Interrupts, interruptible
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing multiplies large matrices, and its threads wait busily
 
 CHECK_FAILED = 1
+"""Exit code: what was checked is wrong."""
 BAD_INPUT = 2
+"""Exit code: nothing was checked."""
 _LONG_NUMBER = re.compile(r"(?<![0-9.])[0-9]{61,}")
 _LONGEST_ERROR = 570
 """Characters as they are shown, 600 with what stands before them. Of longer messages the middle is left out."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMPARISON_SECONDS = 10.0
 """Of estimated work, not of a clock, so that the same directory gives the same page on every machine."""
 _MOST_SENDS = 50_000
+"""Of each schedule of the comparison."""
 _CHUNK_COUNTS = 6
 """About how many numbers of chunks a search tries."""
 

@@ -18,6 +18,7 @@ from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 from astra_tacos.support.errors import ConfigError
 
 _SHOWN = 4
+"""Violations that are printed."""
 _KERNELS = {
     Kind.RUN_DIRECTORY: (*READING, *PROGRAMS, *CHECKING, *CERTIFYING),
     Kind.SCHEDULE: (*CHECKING, *CERTIFYING),

@@ -56,6 +56,9 @@ from astra_tacos.support.grouping import distinct, group_by, members_of
 from astra_tacos.support.records import Keyed
 from astra_tacos.support.units import bytes_per_ns, reduction_us
 
+_LONG = 2.0
+"""A message is long if a link takes so many times its latency to send it; on direct links, long ones wait for arrivals."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents:
@@ -318,10 +321,6 @@ def order_of_traces(
 def timed_orders(schedule: Schedule) -> tuple[LinkOrder, ...]:
     """The orders of sends that replay as a schedule's timing model."""
     return ("serial",) if schedule.timing.is_blocking else ("window", "tokens")
-
-
-_LONG = 2.0
-"""A message is long if a link takes so many times its latency to send it; on direct links, long ones wait for arrivals."""
 
 
 def _order_by_rule(schedule: Schedule) -> LinkOrder:

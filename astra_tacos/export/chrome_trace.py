@@ -28,7 +28,9 @@ from astra_tacos.support.grouping import distinct
 from astra_tacos.support.units import format_size
 
 _NPUS = 1
+"""Id of the process of NPUs."""
 _LINKS = 2
+"""Id of the process of links."""
 _TRACKS = ("compute", "communication", "receives", "CPU")
 _COMPUTE, _COMMUNICATION, _RECEIVES, _CPU = range(len(_TRACKS))
 

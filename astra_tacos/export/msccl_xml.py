@@ -34,11 +34,11 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.units import MAX_SIZE_BYTES, parse_size
+from astra_tacos.verifier.msccl_program import MAX_BLOCKS_OF_CHANNEL, MAX_CHILDREN, MAX_COUNT, MAX_DEPID, MAX_XML_NODES
 
 SEND, RECV = 0, 1
-_MAX_BLOCKS_OF_CHANNEL = 32
-_MAX_COUNT = 71
-"""Most chunks of a step (microsoft/msccl, `src/include/msccl.h`: fewer than `MSCCL_MAX_COUNT`)."""
+_MAX_NAME = 200
+"""Characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def chunk_runs(schedule: Schedule) -> ChunkRuns:
     follows = (message[1:] == message[:-1]) & (chunk[1:] == chunk[:-1] + 1)
     begins = np.flatnonzero(np.concatenate(([True], ~follows))) if len(chunk) else np.empty(0, np.int64)
     within = np.arange(len(chunk)) - np.repeat(begins, np.diff(np.append(begins, len(chunk))))
-    begins = np.flatnonzero(within % _MAX_COUNT == 0)
+    begins = np.flatnonzero(within % MAX_COUNT == 0)
     count = np.diff(np.append(begins, len(chunk)))
     of_row = np.empty(len(chunk), np.int64)
     of_row[order] = np.repeat(np.arange(len(begins)), count)
@@ -208,7 +208,7 @@ def _thread_blocks(schedule: Schedule, sends: ChunkRuns, needs: list[list[int]],
         channel = -1
         for part in _parts(sends_of[connection], needs, max_steps):
             channel += 1
-            while max(used[src, SEND, channel], used[dst, RECV, channel]) >= _MAX_BLOCKS_OF_CHANNEL:
+            while max(used[src, SEND, channel], used[dst, RECV, channel]) >= MAX_BLOCKS_OF_CHANNEL:
                 channel += 1
             used[src, SEND, channel] += 1
             used[dst, RECV, channel] += 1
@@ -256,10 +256,6 @@ MscclProtocol = Literal["Simple", "LL", "LL128"]
 MSCCL_PROTOCOLS: tuple[MscclProtocol, ...] = ("Simple", "LL", "LL128")
 
 _EXECUTOR, _RCCL, _MSCCL = "msccl-executor-nccl", "RCCL", "MSCCL"
-_MAX_DEPENDENCY_BLOCK = 127
-_MAX_XML_NODES = 4096
-_MAX_CHILDREN = 1024
-_MAX_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,8 +432,8 @@ def _warnings(schedule: Schedule, rules: _Dialect, layout: Layout) -> tuple[str,
     fewer = ": fewer chunks per NPU help"
     checks = [("steps in a thread block", steps, every, rules.steps, fewer)]
     checks += [("thread blocks", blocks, who, limit, "") for who, limit in rules.thread_blocks]
-    checks.append(("as the thread block to depend on", depended, every, _MAX_DEPENDENCY_BLOCK, ""))
-    checks.append(("XML nodes to read", nodes, every, _MAX_XML_NODES, fewer))
+    checks.append(("as the thread block to depend on", depended, every, MAX_DEPID, ""))
+    checks.append(("XML nodes to read", nodes, every, MAX_XML_NODES, fewer))
     warnings = []
     for what, found, who, limit, hint in checks:
         over = {npu: count for npu, count in found.items() if count > limit}
@@ -448,8 +444,8 @@ def _warnings(schedule: Schedule, rules: _Dialect, layout: Layout) -> tuple[str,
     for who, limit in rules.channels:
         if layout.num_channels > limit:
             warnings.append(f"the program has {layout.num_channels} channels, {who}: at most {limit}{fewer}")
-    if num_npus > _MAX_CHILDREN:
-        warnings.append(f"the program has {num_npus} gpu elements, {every}: at most {_MAX_CHILDREN}")
+    if num_npus > MAX_CHILDREN:
+        warnings.append(f"the program has {num_npus} gpu elements, {every}: at most {MAX_CHILDREN}")
     sizes = schedule.collective.class_size_bytes
     if len(sizes) > 1:
         what = f"chunks are {sizes[0]} and {sizes[-1]} bytes, MSCCL XML has equal chunks only"

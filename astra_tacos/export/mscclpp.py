@@ -27,6 +27,7 @@ _NAMES = {
     "all-to-all": "alltoall",
 }
 MOST_SENDS = 8_000
+"""Of a plan: each becomes an operation of two GPUs in one file."""
 _MOST_OPS, _MOST_CHANNELS, _MOST_AT_ONCE = 64, 16, 8
 """The executor's limits: operations and channels of a thread block, channels of an operation."""
 _MOST_BLOCKS = 64

@@ -50,6 +50,8 @@ _GROUPS = "comm_group.json"
 _ONE_DIMENSION = "only support 1-dim topology"
 """What stock ASTRA-sim's program with queues says of several dimensions, and the program of its branch does not."""
 _MEMORY = "--remote-memory-configuration=remote_memory.json"
+MOST_SENDS_OF_XML = 20_000
+"""No runtime takes programs a tenth of this size; the file would have some 230 bytes a send."""
 
 
 def check_script_name(workload: str) -> None:
@@ -225,8 +227,6 @@ def _one_line(text: str) -> str:
 
 
 RESULT_FILE = "result.json"
-MOST_SENDS_OF_XML = 20_000
-"""No runtime takes programs a tenth of this size; the file would have some 230 bytes a send."""
 RANK_MAP = "rank_map.json"
 STAND_IN = "stand_in"
 """Where the run of a schedule on a graph with devices that only forward is: ASTRA-sim has no such network."""

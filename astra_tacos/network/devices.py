@@ -20,6 +20,8 @@ from astra_tacos.support.text_files import describe, is_whole, read_table, short
 from astra_tacos.support.units import format_size, parse_size
 
 COLUMNS = ("src", "dst", "bandwidth", "latency")
+_MOST = 1 << 40
+"""Bytes, ns and counts of a device: sums over a run fit int64."""
 
 
 def read_link_table(path: Path) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -97,7 +99,6 @@ def node_table_lines(num_npus: int, forwarding: Sequence[ForwardingDevice]) -> I
 
 
 ALL = "all"
-_MOST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from astra_tacos.support.input_file import refuse_infragraph, text_of
 from astra_tacos.support.text_files import describe, short_number
 
 MAX_NPUS = 2_000_000
+"""Of a network, and ids of its devices: arrays of links fit memory."""
 MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS = 1e-9, 1e12
 MAX_LATENCY_NS = 1e30
 """Within these all quotients and sums stay finite; what takes too long for a schedule or a replay is found there."""

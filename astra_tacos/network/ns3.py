@@ -20,11 +20,17 @@ _ACK_HEADER_BYTES = 12
 _SHORTEST_ACK = 26
 """Bytes of an acknowledgement without the headers of PPP and IPv4, at least (`RdmaHw::ReceiveUdp`)."""
 _ACK_NETWORK_BYTES = 22
+"""PPP 2, IPv4 20."""
 CONTROLS = {1: "DCQCN", 3: "HPCC", 7: "TIMELY", 8: "DCTCP", 10: "HPCC-PINT"}
 """Values of CC_MODE that change rates; with any other, queue pairs send at the rate of their port (`RdmaHw::ReceiveAck`)."""
 _TELEMETRY_BYTES = {3: 42, 7: 8, 10: 2}
 """`IntHeader::GetStaticSize`, by CC_MODE."""
 _MOST_BYTES = 1 << 20
+"""Of a configuration file."""
+MOST_PAYLOAD_BYTES = 9000
+"""Of a jumbo frame."""
+_MOST = 2**31 - 1
+"""ns-3 reads most numbers as `int`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +100,7 @@ _KEYS = {
     "LINK_DOWN": "link_down_us",
     "NIC_TOTAL_PAUSE_TIME": "nic_pauses",
 }
-MOST_PAYLOAD_BYTES = 9000
 _RANGES = {"payload_bytes": (1, MOST_PAYLOAD_BYTES), "buffer_mib": (1, 2047)}
-_MOST = 2**31 - 1
 
 
 def read_ns3_config(path: str | Path) -> Ns3Config:

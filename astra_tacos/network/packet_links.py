@@ -21,6 +21,27 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by, members_of
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
+_ENTRIES_AT_A_TIME = 1 << 24
+"""Routes times devices that are in memory at a time."""
+_WIDEST = 1 << 40
+"""Numbers of paths are counted up to it, so that products fit int64."""
+_BITS = 8
+"""Of a byte."""
+_RATE_STEP = 1000
+"""Rates are whole kbit/s: network files have bandwidths with too few digits for whole bits."""
+_FRACTION = 64
+"""Bits of a time in ns-3 after the binary point, before it is rounded to ns (`int64x64_t`)."""
+_MOST_DELAY_NS = 1 << 20
+"""Latency of a link: as `_MOST_PACKET_NS`."""
+_MOST_PACKET_NS = 1 << 22
+"""A replay keeps so many instants ahead in memory, and looks for the next event among them."""
+_PORT_SHIFT = 3
+"""A port pauses its sender at the free buffer shifted right by so much (`SwitchMmu::pfc_a_shift`)."""
+_HEADROOM = 3
+"""A port's headroom in a switch, in products of bandwidth and delay (`common.h`)."""
+_MOST_PORTS = 1024
+"""Of a switch (`SwitchMmu::pCnt` without port 0)."""
+
 
 def hops_between_npus(topology: Topology) -> int:
     """The most links on a path with the fewest links from one NPU to another; paths pass switches and NPUs."""
@@ -31,8 +52,6 @@ def hops_between_npus(topology: Topology) -> int:
 
 _RELAY = float(1 << 24)
 """What leaving an NPU counts, in links."""
-_ENTRIES_AT_A_TIME = 1 << 24
-_WIDEST = 1 << 40
 
 
 class DeviceRoutes:
@@ -114,19 +133,6 @@ class DeviceRoutes:
         return steps
 
 
-_BITS = 8
-_RATE_STEP = 1000
-"""Rates are whole kbit/s: network files have bandwidths with too few digits for whole bits."""
-_FRACTION = 64
-"""Bits of a time in ns-3 after the binary point, before it is rounded to ns (`int64x64_t`)."""
-_MOST_DELAY_NS = 1 << 20
-_MOST_PACKET_NS = 1 << 22
-"""A replay keeps so many instants ahead in memory, and looks for the next event among them."""
-_PORT_SHIFT = 3
-_HEADROOM = 3
-"""A port's headroom in a switch, in products of bandwidth and delay (`common.h`)."""
-_MOST_PORTS = 1024
-"""Of a switch (`SwitchMmu::pCnt` without port 0)."""
 _WITHOUT_SWITCHES = (1, 3, 8)
 """Values of CC_MODE that change rates only by what switches write into packets."""
 

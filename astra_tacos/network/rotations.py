@@ -26,7 +26,10 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 
 _ROUNDS = 8
+"""Of hashing what is around an NPU; each sees one link farther."""
 _ODD = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_MOST_KEPT = 1 << 18
+"""Links of a table up to which many are kept for further networks of the same shape, and above which only the last two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,8 +266,6 @@ def mixed(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 Npus = Ints
 Shape = tuple[tuple[BuildingBlock, int], ...]
 """Blocks and sizes of dimensions: what networks that differ only in bandwidths and latencies have in common."""
-_MOST_KEPT = 1 << 18
-"""Links of a table up to which many are kept for further networks of the same shape, and above which only the last two."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from astra_tacos.support.documents import read_yaml
 from astra_tacos.support.errors import ConfigError
 
 _MOST_CHUNKS = 4096
+"""Of an NPU."""
 _Number = Annotated[int, Meta(ge=0, description="a number from 0 on")]
 _Places = Annotated[frozenset[_Number], Meta(min_length=1, description="a list of places in a node, from 0 on")]
 _Link = Annotated[tuple[_Number, _Number], Meta(description="[src, dst]")]

@@ -15,8 +15,11 @@ from astra_tacos.support.graph import Graph
 from astra_tacos.support.records import freeze
 
 MAX_CHANNELS = 20_000_000
+"""Between NPUs: tables of them take hundreds of megabytes."""
 NO_LINK = -1
+"""Of a channel without a switch."""
 NO_DIMENSION = -1
+"""Of a link of an arbitrary graph."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

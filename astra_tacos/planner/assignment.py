@@ -24,7 +24,7 @@ from astra_tacos.run.chunks import cut_into_chunks
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up, pattern_key
-from astra_tacos.run.system import MAX_NODE_ID, SystemConfig
+from astra_tacos.run.system import INT32_MAX, SystemConfig
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
@@ -192,7 +192,7 @@ def _node_ids(trace: Trace, instances: Instances, implementation: Ints, order: I
     highest = np.full(len(lowest), NATIVE, np.int64)
     np.minimum.at(lowest, which, entry)
     np.maximum.at(highest, which, entry)
-    clashes = (lowest != highest)[which] | ((node_id > MAX_NODE_ID) & (entry != NATIVE))
+    clashes = (lowest != highest)[which] | ((node_id > INT32_MAX) & (entry != NATIVE))
     moves = np.zeros(instances.num_instances, np.bool_)
     moves[instance[clashes]] = True
     moves &= implementation != NATIVE
@@ -225,12 +225,12 @@ def _free_ids(trace: Trace, count: int) -> NDArray[np.uint64]:
     if not count:
         return np.empty(0, np.uint64)
     used = distinct(looked_up(trace.node_id)).astype(np.int64)
-    used = used[used <= MAX_NODE_ID]
+    used = used[used <= INT32_MAX]
     begin = int(used[-1]) + 1 if len(used) else 0
-    if begin + count <= MAX_NODE_ID + 1:
+    if begin + count <= INT32_MAX + 1:
         return np.arange(begin, begin + count, dtype=np.uint64)
     free = np.setdiff1d(np.arange(len(used) + count), used, assume_unique=True)[:count]
-    if len(free) < count or free[-1] > MAX_NODE_ID:
+    if len(free) < count or free[-1] > INT32_MAX:
         raise ConfigError(f"{trace.prefix}: no {count:,} node ids are free below 2**31, expected a smaller workload")
     return free.astype(np.uint64)
 

@@ -20,20 +20,19 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.solver.native import PACKETS_OF_MESSAGE
+from astra_tacos.solver.native import MOST_SPLIT, PACKETS_OF_MESSAGE, SPLITS
 
 MOST_MESSAGES = 1 << 22
 """Messages of all replays of a search together: about a microsecond each."""
 MOST_MESSAGES_OF_ONE = 1 << 23
+"""Messages of one replay, also of the first ones: some ten seconds."""
 _ALWAYS = 2
 """So many replays are made, however many messages they have."""
 MOST_REPLAYS = 150
+"""Of a search, however few messages each has."""
 _MOST_KEPT = 1 << 16
 """Nodes of a run up to which the outcomes of its replays are kept."""
-_SPLITS = (2, 4, 8, 16)
-_MOST_SPLITS = _SPLITS[-1]
-_MOST_SPLIT = 3
-"""Unsplit configurations that are split: another than the fastest may gain more."""
+_MOST_SPLITS = SPLITS[-1]
 _ROUNDS = 3
 """So often all settings are varied, one at a time."""
 _POLICIES = tuple(policy for policy in SCHEDULING_POLICIES if policy != "EXPLICIT")
@@ -253,13 +252,13 @@ class _Search:
         ]
         self._try([*([] if own is None else [own]), *alike])
         policies = sorted({policy, *_POLICIES}, key=lambda each: each != policy)
-        many = [replace(each, splits=_MOST_SPLITS, active_chunks=_MOST_SPLITS) for each in self.best(2 * _MOST_SPLIT)]
+        many = [replace(each, splits=_MOST_SPLITS, active_chunks=_MOST_SPLITS) for each in self.best(2 * MOST_SPLIT)]
         self._try([replace(each, policy=own_policy) for each in many for own_policy in policies])
         for _ in range(_ROUNDS):
             leader = self.best(1)
             for make in self._mixes():
                 self._vary(1, make)
-            self._vary(_MOST_SPLIT, splits)
+            self._vary(MOST_SPLIT, splits)
             for vary in (_active_chunks, _policies):
                 self._vary(1, vary)
             if leader == self.best(1):
@@ -323,7 +322,7 @@ def _algorithms(pattern: int, dimension: int | None, best: NativeConfiguration) 
 
 def splits(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
     """The same with several splits, all of them active."""
-    for each in _SPLITS:
+    for each in SPLITS:
         yield replace(best, splits=each, active_chunks=each)
 
 

@@ -42,6 +42,11 @@ from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import members_of
 
+_ALL_PAIRS_UP_TO = 16
+"""Members of a group between all of which routes are taken, though they share links."""
+_ALL_PAIRS_FIRST_UP_TO = 256
+"""Members of a group of which all pairs come at once; of a larger one, those a power of two apart come first."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
@@ -97,8 +102,6 @@ def _disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
 Reach = Literal["needed", "disjoint", "all"]
 REACHES: tuple[Reach, ...] = ("needed", "disjoint", "all")
 """Which routes become links: those needed to connect all members, those that share no links (`disjoint`), all in small groups."""
-_ALL_PAIRS_UP_TO = 16
-_ALL_PAIRS_FIRST_UP_TO = 256
 Route = tuple[int, int, float, float]
 """Source and destination as positions in a group, the lowest bandwidth of the links between in GiB/s, their latencies in ns."""
 

@@ -26,6 +26,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import count_before, distinct_places, group_by, row_places
 
 NO_ROOT = -1
+"""Where a pattern has no root."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

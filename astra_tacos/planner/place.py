@@ -36,6 +36,8 @@ from astra_tacos.support.units import bytes_per_ns
 
 _WHOLE = frozenset({"broadcast", "reduce", "message"})
 _TO_EACH_ITS_OWN = frozenset({"all-to-all", "scatter", "gather"})
+MOST_REPLAYED = 6
+"""Placements that are replayed, of those with the least estimates: each replay takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,6 @@ def most_starts(num_ranks: int, num_demands: int) -> int:
 
 _OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
 _PLACED = "placed"
-MOST_REPLAYED = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)

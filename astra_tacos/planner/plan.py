@@ -52,6 +52,9 @@ from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
 
+MOST_CHECKED = 1 << 16
+"""Traces of up to so many messages are checked by their data, too: some microseconds a message."""
+
 
 def write_fastest(
     output: Path,
@@ -81,8 +84,6 @@ _ONLY_REPLAYED = (
 )
 _CANDIDATE = "candidate"
 """Begin of the names of the folders that candidate runs are written to."""
-MOST_CHECKED = 1 << 16
-"""Traces of up to so many messages are checked by their data, too: some microseconds a message."""
 _QUIET: OnProgress = lambda done, total: None  # noqa: E731
 
 

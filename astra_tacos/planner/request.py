@@ -13,6 +13,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 DEFAULT_REPLAYS = 80
+"""Of a search for a schedule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ run would take at least `in_step_ns`. What a run takes above `in_step_ns` is los
 
 ASTRA-sim truncates the time of each message on each link to whole nanoseconds, so a run may end a little earlier than bytes over
 bandwidth say. The bound allows for that (`allowance`): it holds for all algorithms that cut what a rank has of a collective into
-at most `PIECES` messages, or lose at most `LOST` of their time.
+at most `PIECES` messages, or lose at most `MOST_TRUNCATED` of their time.
 
 Where links carry any number of messages, no bandwidth bound holds: compute, and paths on which collectives take no time, do.
 
@@ -42,10 +42,19 @@ from astra_tacos.replayer.workload_actions import Actions, workload_actions
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.schedule.timing import MOST_TRUNCATED
+from astra_tacos.solver.native import SPLITS
 from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
+
+MOST_NODES = 1 << 20
+"""Most nodes of a run whose longest way is looked for."""
+_MOST_GROUPS = 512
+"""Groups over all cases that are looked at one by one; collectives of others count for nothing, which only lowers the bound."""
+_MOST_EXACT = 64
+"""Groups whose bounds take distances into account."""
 
 
 def estimate_durations(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[Ints, Ints]:
@@ -72,16 +81,8 @@ def _slowest(run: Run) -> float:
     return min(link.bandwidth_gibps or 1.0 for link in links)
 
 
-PIECES = 16
+PIECES = SPLITS[-1]
 """Messages that what a rank has of a collective is cut into at most: as many as the splits of native collectives."""
-LOST = 0.005
-"""Share of its time that a schedule of shorter messages may lose to truncation, as synthesizers choose their chunks."""
-MOST_NODES = 1 << 20
-"""Most nodes of a run whose longest way is looked for."""
-_MOST_GROUPS = 512
-"""Groups over all cases that are looked at one by one; collectives of others count for nothing, which only lowers the bound."""
-_MOST_EXACT = 64
-"""Groups whose bounds take distances into account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def allowance(message_bytes: Ints | Floats, bytes_per_ns: float) -> Floats:
         Rate of the fastest link.
     """
     whole = np.floor(np.asarray(message_bytes, np.float64) / max(bytes_per_ns, 1e-300))
-    kept: Floats = np.minimum(whole / (whole + 1), 1 - LOST)
+    kept: Floats = np.minimum(whole / (whole + 1), 1 - MOST_TRUNCATED)
     return kept
 
 

@@ -43,6 +43,10 @@ from astra_tacos.verifier.schedule_oracle import check, verify
 
 _MOST_EXACT = 8
 """Groups of a case on a fabric for which all bounds are found; where there are more, only those that are quick."""
+WORTH_MORE_SENDS = 0.99
+"""Schedules of more messages have to take less than this share of the time of one of fewer."""
+_MOST_NATIVE_SENDS = 400_000
+"""Native collectives of about so many messages are replayed to see whether they are faster."""
 
 
 def least_ns(case: DistinctCollective, solution: CaseSolution) -> int | None:
@@ -172,11 +176,8 @@ def _sends(collective: Collective) -> int:
     return collective.num_phases * (collective.num_npus - 1) * collective.num_chunks
 
 
-_WORTH_MORE_SENDS = 0.99
 _FIGURES = {"together_ns": "ns or None", "is_exact": "bool", "was_cut_off": "bool"}
 """What is kept with a schedule: parameters of `CaseSolution`."""
-_MOST_NATIVE_SENDS = 400_000
-"""Native collectives of about so many messages are replayed to see whether they are faster."""
 
 
 def solve_case(
@@ -401,7 +402,7 @@ def _views(tasks: list[Task]) -> list[Task]:
 
 def _is_better(schedule: Schedule, made: CaseSolution, leader: Schedule, its: CaseSolution) -> bool:
     """Whether a candidate beats the leader: more messages, which ASTRA-sim has to simulate, must gain a hundredth."""
-    worth = _WORTH_MORE_SENDS if schedule.num_messages > leader.num_messages else 1.0
+    worth = WORTH_MORE_SENDS if schedule.num_messages > leader.num_messages else 1.0
     return made.time_ns < its.time_ns * worth
 
 

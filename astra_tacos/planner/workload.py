@@ -30,9 +30,15 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 NO_CASE = -1
-_MOST_SENDS = 1 << 16
+"""Of a collective that is not planned."""
+MOST_SENDS = 1 << 16
+"""Of the traces of a case, whatever the run may have: synthesizing more takes longer than a case is worth."""
 _SENDS_OF_ALL = 1 << 21
 """Of a case's traces, and of all collectives that run them; one chunk per member may make more."""
+DEFAULT_FACTOR = 20
+"""Without a limit, a planned run may have about so many times the messages of the run with native collectives, unsplit."""
+SECONDS_PER_MESSAGE = 50e-6
+"""What stock ASTRA-sim takes for a message of a custom collective, about: see benchmarks/results/plan.md."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +78,7 @@ class DistinctCollective:
     views: Mapping[str, GroupTopology]
     shape: str
     fabric: Topology | None = None
-    most_messages: int = _MOST_SENDS
+    most_messages: int = MOST_SENDS
 
     @property
     def num_members(self) -> int:
@@ -100,7 +106,7 @@ class DistinctCollective:
     @property
     def most_sends(self) -> int:
         """The same, however many messages the run may have."""
-        room = min(max(_SENDS_OF_ALL // self.count, 1), _MOST_SENDS)
+        room = min(max(_SENDS_OF_ALL // self.count, 1), MOST_SENDS)
         return 1 << (room.bit_length() - 1)
 
     @property
@@ -273,12 +279,6 @@ def baseline_run(workload: Workload, baseline: str | None) -> Run:
     native = {key: (baseline,) * max(1, len(run.network.dimensions)) for key in COMM_KEYS}
     splits = run.system.preferred_dataset_splits or 1
     return native_run(run, replace(run.system, native=native, preferred_dataset_splits=splits))
-
-
-DEFAULT_FACTOR = 20
-"""Without a limit, a planned run may have about so many times the messages of the run with native collectives, unsplit."""
-SECONDS_PER_MESSAGE = 50e-6
-"""What stock ASTRA-sim takes for a message of a custom collective, about: see benchmarks/results/plan.md."""
 
 
 @dataclass(frozen=True, slots=True)

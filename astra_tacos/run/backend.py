@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from astra_tacos.schedule.timing import LinkModel
 
 STOCK = "ASTRA-sim"
+EXACT_NS = 1 << 53
+"""Time in ns up to which ASTRA-sim is exact, as it passes times as doubles (`CommonNetworkApi.cc`, `sim_get_time`)."""
 NS3_VERSION = "8fd3604"
 """The commit of `astra-network-ns3` that the packet level equals."""
 ASTRA_SIM, NS3 = "astra-sim", "ns-3"

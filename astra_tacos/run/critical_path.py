@@ -19,6 +19,7 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.units import format_size
 
 _MOST_LONGEST = 10
+"""Parts of the path that a summary lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

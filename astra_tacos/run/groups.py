@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.trace import WorkloadColumns
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
@@ -23,8 +24,12 @@ from astra_tacos.support.text_files import describe, is_whole, list_value, read_
 if TYPE_CHECKING:
     from astra_tacos.run.run import Run
 
-
-MAX_RANK = (1 << 31) - 1
+ALL_RANKS = 0
+"""Id of the group of all ranks, for nodes whose `pg_name` is absent, "" or "0"."""
+UNKNOWN = -1
+"""Id that stands for a group whose name is not a number."""
+NO_PLAN = -1
+"""Of a node whose group remembers nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ def group_members(path: Path, group: int, ranks: object) -> tuple[int, ...]:
     members = list_value(ranks, f"{path}: group {group}", "a list of ranks")
     seen: set[int] = set()
     for index, rank in enumerate(members):
-        if not is_whole(rank, 0, MAX_RANK):
+        if not is_whole(rank, 0, INT32_MAX):
             raise ConfigError(f"{path}: group {group} has {describe(rank)} at {index}, expected a rank")
         if rank in seen:
             raise ConfigError(f"{path}: group {group} has rank {rank} twice, expected each rank once")
@@ -80,14 +85,7 @@ def group_id(name: str) -> int | None:
     if not (name.isascii() and name.isdigit() and len(name.lstrip("0")) <= 10):
         return None
     group = int(name)
-    return group if 1 <= group <= MAX_RANK else None
-
-
-ALL_RANKS = 0
-"""Id of the group of all ranks, for nodes whose `pg_name` is absent, "" or "0"."""
-UNKNOWN = -1
-"""Id that stands for a group whose name is not a number."""
-NO_PLAN = -1
+    return group if 1 <= group <= INT32_MAX else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,6 +41,8 @@ GROUP_ATTRIBUTE = "astra_tacos_group"
 """String attribute of a node whose collective is one of several in a joint trace: the id of its own group, "0" for all ranks."""
 ROOT_ATTRIBUTES = ("root", "comm_root", "root_rank")
 """Integer attributes that name the root's rank; where a node has none, it is the lowest rank of the group."""
+TAGS = 500_000_000
+"""Tags count modulo this (ASTRA-sim `system/Sys.cc`, `front_end_sim_send`)."""
 
 
 def carrying_type(pattern: int, size_bytes: int) -> CommType:
@@ -100,7 +102,3 @@ def check_dimensions(run: Run) -> None:
                 f"{pattern_name(pattern)} leaves the others out (`generate --network` writes lists that fit, `lint --fix` mends "
                 "other runs)"
             )
-
-
-TAGS = 500_000_000
-"""Tags count modulo this (ASTRA-sim `system/Sys.cc`, `front_end_sim_send`)."""

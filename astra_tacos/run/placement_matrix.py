@@ -20,6 +20,7 @@ Matrix = tuple[tuple[int, ...], ...]
 Rows = tuple[tuple[str, tuple[int, ...]], ...]
 """A matrix with the name of each row's axis."""
 _MOST_MATRICES = 10_000
+"""Placements that are made: each is replayed or estimated."""
 
 
 @dataclass(frozen=True, slots=True)

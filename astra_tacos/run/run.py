@@ -29,12 +29,12 @@ PATTERN_KEYS = {
 }
 """Collective patterns that ASTRA-sim runs, and their keys in the system JSON."""
 NATIVE = -1
+"""In place of the entry of a custom collective."""
 GROUPS, SYSTEM, NETWORK, MEMORY = "comm_group.json", "system.json", "network.yml", "remote_memory.json"
 CLASSES, RANKS = "classes/w", "ranks.json"
 """The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
 WORKLOAD = "workload"
 """Names of files, and of the folder of traces, in a run directory."""
-_INT32 = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def _read_collective(prefix: str, system: SystemConfig, directory: Path, most_po
 
 def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The ids by which ASTRA-sim looks up custom traces: the lowest 32 bits (`CollectiveImplLookup.cc`), not always distinct."""
-    return node_id % np.uint64(_INT32)
+    return node_id & np.uint64(np.iinfo(np.uint32).max)
 
 
 def pattern_key(comm_type: int) -> str:

@@ -27,8 +27,10 @@ from astra_tacos.support.documents import Value, filled, read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import is_whole, parse_whole, read_json_object
 
-MAX_NODE_ID = (1 << 31) - 1
-"""ASTRA-sim keeps these ids as an `int`."""
+INT32_MAX = (1 << 31) - 1
+"""ASTRA-sim keeps ids of nodes, ranks and groups, and delays in ns, as an `int`."""
+_INT64_MAX = (1 << 63) - 1024
+"""The largest double that fits."""
 
 
 def read_per_node(path: str | Path) -> dict[int, str]:
@@ -44,7 +46,7 @@ def read_per_node(path: str | Path) -> dict[int, str]:
     document = read_yaml(path, as_texts=True)
     for key in document.content:
         node = parse_whole(key)
-        if not is_whole(node, 0, MAX_NODE_ID):
+        if not is_whole(node, 0, INT32_MAX):
             raise document.unknown(key, "the id of a workload node")
         if node in prefixes:
             raise document.unknown(key, f"node {node} once")
@@ -83,8 +85,6 @@ READ_KEYS = (
     PER_NODE_KEY,
 )
 """Every key that ASTRA-sim reads."""
-
-_INT32_MAX = (1 << 31) - 1
 
 
 def _one_of(names: Iterable[str]) -> Meta:
@@ -201,9 +201,9 @@ _FLAGS = ("roofline-enabled", "trace-enabled", "replay-only", "track-local-mem")
 _FLAG = Meta(description="0 or 1 (ASTRA-sim takes false, null and text for on)")
 _Flag = Annotated[bool | int | float, _FLAG]
 _Number = Annotated[float, Meta(ge=0, le=1e300, description="a number, 0 or more")]
-_Delay = Annotated[float, Meta(ge=0, le=_INT32_MAX, description="a number of ns, 0 or more and below 2**31")]
+_Delay = Annotated[float, Meta(ge=0, le=INT32_MAX, description="a number of ns, 0 or more and below 2**31")]
 """ASTRA-sim keeps delays as an `int`, so a fraction is cut off there too."""
-_Int32 = Annotated[float, Meta(ge=-_INT32_MAX, le=_INT32_MAX, description="a whole number")]
+_Int32 = Annotated[float, Meta(ge=-INT32_MAX, le=INT32_MAX, description="a whole number")]
 """A whole number that fits ASTRA-sim's `int`, whatever its sign; JSON may write it as 1.0."""
 _Text = Annotated[str, filled("a path")]
 _Algorithm = Annotated[
@@ -248,12 +248,10 @@ KINDS = {
     "MEMORY_POOL": "pool",
 }
 _WHOLE = "a whole number, 0 or more"
-_INT64_MAX = (1 << 63) - 1024
-"""The largest double that fits."""
 _Int64s = Annotated[
     Annotated[int, Meta(ge=0, le=_INT64_MAX)] | Annotated[float, Meta(ge=0, le=_INT64_MAX)], Meta(description=_WHOLE)
 ]
-_Int32s = Annotated[float, Meta(ge=0, le=_INT32_MAX, description=_WHOLE)]
+_Int32s = Annotated[float, Meta(ge=0, le=INT32_MAX, description=_WHOLE)]
 
 
 class _MemoryFile(Struct, frozen=True, rename="kebab"):

@@ -27,6 +27,7 @@ from astra_tacos.support.records import freeze
 from astra_tacos.support.units import reduction_ns, reduction_us
 
 NO_NPU = -1
+"""Of a sum."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

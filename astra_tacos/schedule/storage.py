@@ -41,6 +41,7 @@ _UNEQUAL = {"part_bytes": np.int64, "chunk_size_bytes": np.int64, "chunk_owner":
 """Columns of a collective whose parts have sizes of their own; `part_bytes` row by row."""
 _TRACES = ("link_order", "in_flight")
 _LAST_NS = 1 << 60
+"""Times in a file, of either sign: sums fit int64."""
 _LIMITS = ((MIN_BANDWIDTH_GIBPS, MAX_BANDWIDTH_GIBPS), (0, MAX_LATENCY_NS))
 """Of the bandwidth and latency of a link, as for network files."""
 _FEW_CHUNKS = 1 << 20

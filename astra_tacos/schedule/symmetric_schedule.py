@@ -41,6 +41,8 @@ from astra_tacos.support.units import MAX_SIZE_BYTES, bytes_per_ns
 
 SYMMETRIC_COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce", "all-to-all")
 """Collectives in which all NPUs play the same part."""
+MOST_SENDS = 20_000_000
+"""Sends that can be listed one by one; 50 million of `ring` on 5,000 NPUs took 200 s and 8.8 GB."""
 
 
 @dataclass(frozen=True)
@@ -301,8 +303,6 @@ class SymmetricSchedule:
 
 
 FORMAT = "astra_tacos symmetric schedule 1"
-MOST_SENDS = 20_000_000
-"""Symmetric schedules of more sends are not expanded."""
 _COLUMNS = {
     "chunk": np.int32,
     "src": np.int32,

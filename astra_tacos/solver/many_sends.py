@@ -8,13 +8,10 @@ from dataclasses import replace
 from astra_tacos.collective import ROOTED
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.rotations import why_no_translations
-from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES
+from astra_tacos.schedule.symmetric_schedule import MOST_SENDS, SYMMETRIC_COLLECTIVES
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
-
-MOST_ROWS = 20_000_000
-"""Sends that can be listed one by one; 50 million of `ring` on 5,000 NPUs took 200 s and 8.8 GB."""
 
 
 def is_symmetric(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
@@ -54,17 +51,17 @@ def check_sends(network: NetworkConfig, collective: str, options: SearchOptions)
     Raises
     ------
     ConfigError
-        If there are more than `MOST_ROWS` sends: says how many NPUs have fewer, and where `symmetric` does without a list.
+        If there are more than `MOST_SENDS` sends: says how many NPUs have fewer, and where `symmetric` does without a list.
     """
-    if collective in ROOTED or not has_many_sends(network, collective, replace(options, max_sends=MOST_ROWS)):
+    if collective in ROOTED or not has_many_sends(network, collective, replace(options, max_sends=MOST_SENDS)):
         return
-    instead = f"use at most {(1 + math.isqrt(1 + 4 * MOST_ROWS // sends_of_pair(collective, options))) // 2:,} NPUs"
+    instead = f"use at most {(1 + math.isqrt(1 + 4 * MOST_SENDS // sends_of_pair(collective, options))) // 2:,} NPUs"
     if isinstance(options.chunks_per_npu, int) and options.chunks_per_npu > 1:
         instead += ", or fewer chunks"
     if is_symmetric(network, collective, replace(options, synthesizer="symmetric")):
         instead += ", or `synthesize --synthesizer symmetric`, which makes NPU 0's chunks for all"
     raise ConfigError(
-        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_ROWS:,} sends, too many to "
+        f"{network.source}: {network.num_npus:,} NPUs, for which {collective} has more than {MOST_SENDS:,} sends, too many to "
         f"list: {instead}"
     )
 

@@ -28,10 +28,12 @@ PACKETS_OF_MESSAGE = 8
 _MORE_FOR_PACKETS = 8
 """By so much more work may replays of the packet level take in all."""
 _MOST_MIXES = 16
-_SPLITS = (2, 4, 8, 16)
+"""Combinations of algorithms by dimension that are all tried."""
+SPLITS = (2, 4, 8, 16)
 SPACE = "algorithm by dimension x 1 to 16 splits x active chunks up to the splits x FIFO or LIFO x localBWAware"
 """The configurations among which the best native collective is looked for."""
-_MOST_SPLIT = 3
+MOST_SPLIT = 3
+"""Unsplit configurations that are split: another than the fastest may gain more."""
 _PATTERNS = {key: pattern for pattern, key in PATTERN_KEYS.items()}
 _READ_AND_WRITE = 3
 """A native reduction takes two reads and a write of its message at `local-mem-bw`."""
@@ -210,7 +212,7 @@ class _Sweep:
             for mix in self._mixes(optimization):
                 self._time(NativeSystem(mix, 1, optimization))
         ranked = sorted(self._ran(), key=lambda system: self._ran()[system])
-        for system, splits in itertools.product(ranked[:_MOST_SPLIT], _SPLITS):
+        for system, splits in itertools.product(ranked[:MOST_SPLIT], SPLITS):
             self._time(replace(system, splits=splits, active=splits))
         for vary in (_fewer_active, _other_policy):
             for best in sorted(self._ran(), key=lambda system: self._ran()[system])[:1]:

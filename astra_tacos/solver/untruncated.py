@@ -18,6 +18,7 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
 
 PARTS_PER_NS = 1000
+"""Everything takes so many times as long, and ends so many times later."""
 _Link = TypeVar("_Link", Dimension, LinkSpec)
 
 

@@ -37,6 +37,9 @@ from astra_tacos.verifier.program_form import (
 from astra_tacos.verifier.program_order import local_places
 from astra_tacos.verifier.violation import Violation
 
+_MAX_TAGS = 500_000_000
+"""ASTRA-sim takes tags modulo this (`astra-sim/system/Sys.cc`)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contents:
@@ -240,10 +243,6 @@ def uneven_sizes(trace: Trace, chunks: ChunkColumns, contents: Contents, message
             what = f"has {size[at]} bytes for {count[at]} chunks, others {least} to {least + 1} bytes for one"
             violations.append(at_node(trace, messages[at], "size-uneven", what))
     return violations
-
-
-_MAX_TAGS = 500_000_000
-"""ASTRA-sim takes tags modulo this (`astra-sim/system/Sys.cc`)."""
 
 
 def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Program, list[Violation]]:

@@ -23,6 +23,7 @@ _WITHOUT_INPUT = ("broadcast", "scatter")
 _WITHOUT_OUTPUT = ("reduce", "gather")
 """Collectives in which ranks other than the root have no input, or no output."""
 _MOST_LISTED = 1 << 16
+"""Missing chunks up to which violations are found one by one."""
 BufferFile = MscclFile | PlanFile
 
 

@@ -35,8 +35,11 @@ _log = logging.getLogger(__name__)
 STEP_TYPES = ("s", "r", "rcs", "rrc", "rrs", "rrcs", "cpy", "re", "nop")
 BUFFERS = ("i", "o", "s")
 MAX_FILE_BYTES = 1 << 30
+"""Of an MSCCL XML."""
 _MAX_NUMBER = (1 << 31) - 1
+"""Runtimes read numbers as `int`."""
 _MAX_BYTES = (1 << 63) - 1
+"""Runtimes read sizes as `int64_t`."""
 _COLLECTIVES = {
     "allreduce": "all-reduce",
     "allgather": "all-gather",
@@ -68,6 +71,10 @@ _READ = {
     "step": {*_STEP_NUMBERS, *(name for name, _ in _STEP_WORDS)},
 }
 """The attributes of each element that are read."""
+_MAX_LOCATIONS = 1 << 22
+"""Parts of chunks on all ranks: the proof keeps the value of each."""
+_MAX_ACCESSES = 1 << 25
+"""Parts of chunks that all steps read or write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +336,6 @@ _PART_OUTPUT = ("reduce-scatter", "scatter")
 _PARTS_OF_WHOLE = ("all-gather", "reduce-scatter", "all-to-all")
 _CHUNKS_OF_PART = ("gather", "scatter")
 """For these collectives, executors cut the `count` elements of one rank's part into `nchunksperloop` chunks."""
-_MAX_LOCATIONS = 1 << 22
-_MAX_ACCESSES = 1 << 25
 _INPUT, _OUTPUT, _SCRATCH = (BUFFERS.index(name) for name in "ios")
 
 

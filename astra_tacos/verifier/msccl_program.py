@@ -38,11 +38,16 @@ _MAX_STEPS = {True: 256, False: 64}
 """Most steps of a thread block: in the original runtime (True), and in its successors (False)."""
 _MAX_BLOCKS = {True: (("MSCCL", 216),), False: (("RCCL", 64), ("msccl-executor-nccl", 1024))}
 _MAX_CHANNELS = {True: (("MSCCL", 32),), False: (("msccl-executor-nccl", 32), ("RCCL", 128))}
-_MAX_COUNT = 71
-_MAX_DEPID = 127
-_MAX_XML_NODES = 4096
-_MAX_CHILDREN = 1024
-_MAX_BLOCKS_OF_CHANNEL = 32
+MAX_COUNT = 71
+"""Chunks of a step (microsoft/msccl, `src/include/msccl.h`: fewer than `MSCCL_MAX_COUNT`)."""
+MAX_DEPID = 127
+"""Number of a thread block that a step depends on, a signed byte."""
+MAX_XML_NODES = 4096
+"""XML elements of a GPU."""
+MAX_CHILDREN = 1024
+"""Elements in one element."""
+MAX_BLOCKS_OF_CHANNEL = 32
+"""Thread blocks of a GPU that send, or receive, on one channel."""
 _MAX_FUSED = 16
 """Executors fuse consecutive `re` steps, but end a fused chain at the 16th `re` step of its thread block."""
 
@@ -128,7 +133,7 @@ def _check_steps(file: MscclFile) -> Iterator[Violation]:
     faults = (
         ("bad-hasdep", (file.hasdep != 0) & (file.hasdep != 1), "hasdep is neither 0 nor 1"),
         ("bad-count", (file.kind != NOP) & (file.cnt < 1), "cnt is below 1"),
-        ("limit-count", (file.kind != NOP) & (file.cnt > _MAX_COUNT), f"cnt is above {_MAX_COUNT}"),
+        ("limit-count", (file.kind != NOP) & (file.cnt > MAX_COUNT), f"cnt is above {MAX_COUNT}"),
     )
     for code, fault, what in faults:
         for row in np.flatnonzero(fault).tolist():
@@ -155,7 +160,7 @@ def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
         ("dangling-dependency", np.flatnonzero(depends & (target < 0)), "depends on a step that does not exist"),
         ("depends-on-nop", found[nop[target[found]]], "depends on a nop, which never says that it is done"),
         ("missing-hasdep", found[file.hasdep[target[found]] != 1], "depends on a step without hasdep=1"),
-        ("limit-depid", np.flatnonzero(file.depid > _MAX_DEPID), f"depid is above {_MAX_DEPID}"),
+        ("limit-depid", np.flatnonzero(file.depid > MAX_DEPID), f"depid is above {MAX_DEPID}"),
         ("nop-without-dependency", np.flatnonzero(nop & ~depends), "is a nop without a dependency"),
         ("nop-without-step", np.flatnonzero(nop & last), "is a nop with no step after it"),
         ("nop-without-dependency", np.flatnonzero(after_nop & ~nop & ~depends), "follows a nop, but has no dependency"),
@@ -187,24 +192,24 @@ def _check_limits(file: MscclFile) -> Iterator[Violation]:
     yield from _above("limit-steps", "steps", steps, _MAX_STEPS[file.original])
     for who, limit in _MAX_CHANNELS[file.original]:
         yield from _above("limit-channels", f"channels for {who}", [(file.num_channels, "algo", None)], limit)
-    yield from _above("limit-children", "gpu elements", [(file.num_npus, "algo", None)], _MAX_CHILDREN)
-    yield from _above("limit-children", "steps", steps, _MAX_CHILDREN)
+    yield from _above("limit-children", "gpu elements", [(file.num_npus, "algo", None)], MAX_CHILDREN)
+    yield from _above("limit-children", "steps", steps, MAX_CHILDREN)
     by_npu = _by_npu(file)
     counts = [(len(blocks), f"gpu {npu}", npu) for npu, blocks in by_npu.items()]
     for who, limit in _MAX_BLOCKS[file.original]:
         yield from _above("limit-thread-blocks", f"thread blocks for {who}", counts, limit)
-    yield from _above("limit-children", "thread blocks", counts, _MAX_CHILDREN)
+    yield from _above("limit-children", "thread blocks", counts, MAX_CHILDREN)
     nodes = [
         (1 + file.num_npus + sum(1 + block.last - block.first for block in blocks), f"gpu {npu}", npu)
         for npu, blocks in by_npu.items()
     ]
-    yield from _above("limit-xml-nodes", "XML nodes", nodes, _MAX_XML_NODES)
+    yield from _above("limit-xml-nodes", "XML nodes", nodes, MAX_XML_NODES)
     users: Counter[tuple[int, int, str]] = Counter()
     for block in file.blocks:
         users[block.npu, block.channel, "send"] += block.send >= 0
         users[block.npu, block.channel, "recv"] += block.recv >= 0
     used = [(count, f"gpu {npu}, channel {channel}, {end}", npu) for (npu, channel, end), count in users.items()]
-    yield from _above("limit-connections", "thread blocks", used, _MAX_BLOCKS_OF_CHANNEL)
+    yield from _above("limit-connections", "thread blocks", used, MAX_BLOCKS_OF_CHANNEL)
 
 
 def _above(code: str, what: str, counts: Iterable[tuple[int, str, int | None]], limit: int) -> Iterator[Violation]:

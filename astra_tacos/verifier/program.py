@@ -36,6 +36,8 @@ from astra_tacos.verifier.violation import Violation
 _TOO_BROKEN = "it has too many errors to be followed"
 _FASTEST_GIBPS = 4096.0
 """Links are taken to be no faster, where the network of a trace is not known: twice what one NPU of today has."""
+_NO_LIMIT = 1 << 62
+"""Sizes from it on stand for no limit in a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,9 +303,6 @@ def _check_channels(program: Program, topology: Topology) -> list[Violation]:
         )
         for at in absent
     ]
-
-
-_NO_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)

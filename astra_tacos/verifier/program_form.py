@@ -15,6 +15,10 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import count_before, distinct, in_ranges, row_places
 
 Columns = tuple[Ints, ...]
+MAX_LOCATIONS = 1 << 26
+"""Most locations of all ranks together; a file with more is broken."""
+NOWHERE = -1
+"""Of a location that an action does not have."""
 
 
 def match_messages(send_key: Columns, send_place: Ints, recv_key: Columns, recv_place: Ints) -> tuple[Ints, Ints]:
@@ -56,11 +60,6 @@ def _turns(group: Ints, place: Ints) -> Ints:
     turn = np.empty(len(group), np.int64)
     turn[order] = count_before(group[order])
     return turn
-
-
-MAX_LOCATIONS = 1 << 26
-"""Most locations of all ranks together; a file with more is broken."""
-NOWHERE = -1
 
 
 class Action(IntEnum):

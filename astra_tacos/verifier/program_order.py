@@ -22,6 +22,7 @@ from astra_tacos.verifier.program_form import Action, Program, expand
 from astra_tacos.verifier.violation import Violation
 
 _NAMED = 4
+"""Operations, or ranks, that a violation lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,8 +165,6 @@ def _accesses(program: Program) -> tuple[Ints, Ints, Ints]:
 
 Value = tuple[int, int]
 """Number of a chunk (or of a part of one), and a bit for each rank that has contributed."""
-
-_NAMED_RANKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,4 +315,4 @@ def compare(
 
 def _ranks(bits: int) -> str:
     ranks = [str(rank) for rank in range(bits.bit_length()) if bits >> rank & 1]
-    return ", ".join(ranks[:_NAMED_RANKS]) + (f" and {len(ranks) - _NAMED_RANKS} more" if len(ranks) > _NAMED_RANKS else "")
+    return ", ".join(ranks[:_NAMED]) + (f" and {len(ranks) - _NAMED} more" if len(ranks) > _NAMED else "")

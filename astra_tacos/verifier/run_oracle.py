@@ -45,6 +45,7 @@ from astra_tacos.verifier.trace_conditions import check_parts, shortest_message
 from astra_tacos.verifier.violation import Violation
 
 _NO_ROOT = -1
+"""Where a pattern has no root."""
 _KEPT = ("kind", "duration_us", "size_bytes", "peer", "tag")
 _KEPT_COLUMNS = ("num_ops", "tensor_size", "comm_priority", "is_cpu_op", "own")
 

@@ -83,15 +83,26 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name):
         (f"{SMALL} --dp 4 --ep 4 --experts 6", "experts: found 6, expected a multiple of ep, which is 4"),
         (f"{SMALL} --dp 4 --ep 3 --experts 6", "ep: found 3, expected a divisor of dp, which is 4"),
         (f"{SMALL} --dp 4 --ep 2", "ep: found 2, but the model has no experts (--experts)"),
-        (f"{SMALL} --dp 1048577", "dp x tp x pp: found 1048577 x 1 x 1 = 1,048,577 ranks, expected 2 to 1,048,576"),
-        (SMALL, "dp x tp x pp: found 1 x 1 x 1 = 1 ranks, expected 2 to 1,048,576"),
+        (
+            f"{SMALL} --dp 1048577",
+            "found 1,048,577 ranks, of which more than 1,024 make a compact run, expected a network of dimensions (--network)",
+        ),
+        (SMALL, "dp x tp x pp: found 1 rank, expected 2 or more"),
         (f"{SMALL} --dp 2 --order tp,dp", "order: found tp,ep,dp, expected each of tp,ep,dp,pp once (ep may be left out)"),
         (f"{SMALL} --dp 2 --ffn 4.5x", "ffn: found '4.5x', expected a width such as 4096, or a multiple of hidden such as 4x"),
         (
             f"{SMALL} --dp 2 --ffn {'9' * 5000}",
             f"ffn: found '{'9' * 60}', expected a width such as 4096, or a multiple of hidden such as 4x",
         ),
-        (f"{SMALL} --dp 2 --ffn {'9' * 18}x", "ffn: found 63,999,999,999,999,999,936, expected 1 to 16,777,216"),
+        (
+            f"{SMALL} --dp 2 --ffn {'9' * 18}x",
+            "mb0_mlp_forward_layer0: 1.05e+24 operations or 3.28e+22 bytes are too many",
+        ),
+        (
+            f"{SMALL} --dp 2 --micro-batches {10**12} --batch {10**12}",
+            "found 24,000,000,000,000 nodes of a rank or more, expected at most 1,000,000: choose fewer layers, "
+            "micro-batches or ranks",
+        ),
         (f"{SMALL} --tp 4 --sequence 30 --sequence-parallel", "sequence: found 30, expected a multiple of tp, which is 4"),
         (f"{SMALL} --dp 2 --peak-tflops nan", "peak-tflops: found nan, expected a number above 0"),
         (f"{SMALL} --dp 8 --network n.yml", "n.yml: found 4 NPUs, expected dp x tp x pp = 8"),

@@ -147,11 +147,11 @@ def test_too_many_sends_to_list_are_refused(tmp_path, monkeypatch, synthesizer):
         instead = ""
     more = f"--synthesizer {synthesizer} --trials 1 --output {tmp_path / 'out'}"
     asked = f"synthesize --network {path} --collective all-gather --size 1MiB {more}"
-    monkeypatch.setattr(many_sends, "MOST_ROWS", 131)
+    monkeypatch.setattr(many_sends, "MOST_SENDS", 131)
     done = run(asked)
     text = f"{path}: 12 NPUs, for which all-gather has more than 131 sends, too many to list: use at most 11 NPUs{instead}"
     assert isinstance(done.exception, ConfigError) and str(done.exception) == text and not (tmp_path / "out").exists()
-    monkeypatch.setattr(many_sends, "MOST_ROWS", 132)
+    monkeypatch.setattr(many_sends, "MOST_SENDS", 132)
     assert run(asked).exit_code == 0
 
 

@@ -13,10 +13,11 @@ from helpers.plans import planned, read_json, written
 
 from astra_tacos import CommType, build_topology, replay_run
 from astra_tacos.planner._order_kernels import Together, Waits, longest_ways
-from astra_tacos.planner.run_bound import LOST, PIECES, allowance, run_bound
+from astra_tacos.planner.run_bound import PIECES, allowance, run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
 SIZE = 1 << 20
@@ -35,8 +36,8 @@ def carry_ns(num_bytes, links=1):
     return num_bytes / (links * 50 * BYTES_PER_GIB / NS_PER_S)
 
 
-KEPT = 1 - LOST
-"""Of times of messages as long as these, of which truncation takes less than a share of LOST."""
+KEPT = 1 - MOST_TRUNCATED
+"""Of times of messages as long as these, of which truncation takes less than a share of `MOST_TRUNCATED`."""
 
 
 def test_compute_of_the_busiest_rank(tmp_path):

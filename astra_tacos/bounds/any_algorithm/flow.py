@@ -35,6 +35,10 @@ from astra_tacos.support.arrays import Floats
 
 MOST_UNKNOWNS = 60_000
 """HiGHS takes about 5 s for so many: random graphs of 128 NPUs with four links each, meshes of 11 x 11."""
+_MOST_STEPS = 50_000_000
+"""Sources times links, for each set of lengths; the data of other sources does not count."""
+_LEAST_LENGTH = 1e-9
+"""Of the longest: shortest paths in a sparse graph need lengths above 0."""
 
 
 def best_lengths(topology: Topology, wanted: Floats) -> Floats | None:
@@ -123,13 +127,6 @@ def _solve(
     return None if best.x is None else np.maximum(-best.ineqlin.marginals, 0.0)
 
 
-_MOST_SOURCES = 1024
-_MOST_STEPS = 50_000_000
-"""Sources times links, for each set of lengths; the data of other sources does not count."""
-_LEAST_LENGTH = 1e-9
-"""Of the longest: shortest paths in a sparse graph need lengths above 0."""
-
-
 def flow(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """The best of several lengths: those of the linear programme if it is small enough; all equal; 1 for links of a kind."""
     if not collective.is_personalised:
@@ -169,7 +166,7 @@ def _priced(topology: Topology, amount: Floats, length: Floats, *, is_equal: boo
         return float(num_npus * least * graph.from_nearest([0])[:num_npus].sum())
     if np.count_nonzero(amount.any(axis=0)) < np.count_nonzero(amount.any(axis=1)):
         amount, graph = amount.T, graph.turned
-    sources = np.flatnonzero(amount.any(axis=1))[: max(1, min(_MOST_SOURCES, _MOST_STEPS // topology.num_links))]
+    sources = np.flatnonzero(amount.any(axis=1))[: max(1, _MOST_STEPS // topology.num_links)]
     distance = graph.distances(sources)[:, :num_npus]
     wanted = amount[sources]
     return float((wanted * np.where(wanted > 0, distance, 0.0)).sum())  # no way may lead to devices that want nothing

@@ -29,6 +29,13 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.graph import Graph
 
+MOST_STEPS = 20_000_000
+"""Links, times devices from which distances are wanted: more are not computed."""
+SWEEPS = 16
+"""Searches from the NPU that the last one found farthest, in networks that are too large for all pairs."""
+_ALL_AT_ONCE = 256
+"""Devices of a network between all of which distances are kept: several bounds ask for some of them."""
+
 
 def rounds(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time until an NPU can know of all members that it needs something of, or all members of it; 0 under `pipelined`."""
@@ -79,13 +86,6 @@ def _first_time_to_know(holds: list[float], wanted: int) -> float:
                 steps[time + hold][hold] += step + arriving[hold]
 
 
-MOST_STEPS = 20_000_000
-"""Links, times devices from which distances are wanted: more are not computed."""
-_SWEEPS = 16
-_ALL_AT_ONCE = 256
-"""Devices of a network between all of which distances are kept: several bounds ask for some of them."""
-
-
 def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """The longest of the shortest distances, in latency alone, between two NPUs of which one needs something from the other.
 
@@ -104,7 +104,7 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
         distance = distances_ns(topology, targets, towards=True)[:, sources].T
     else:
         best, pair, start = -1.0, (0, 0), members[0]
-        for _ in range(_SWEEPS):
+        for _ in range(SWEEPS):
             away = distances_ns(topology, np.array([start]))[0, members]
             far = int(away.argmax())
             if away[far] <= best:

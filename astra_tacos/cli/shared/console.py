@@ -37,6 +37,8 @@ T = TypeVar("T")
 LINT_SAYS_MORE = "for details, run `astra-tacos lint` on the same files"
 WIDTH = 100
 """Columns of what a command prints by default; names of files may be longer."""
+LINE_S = 30.0
+"""Seconds between lines."""
 
 
 def make_streams_lenient() -> None:
@@ -244,10 +246,6 @@ def compile_ahead(*names: str, later: Iterable[str] = ()) -> None:
     from astra_tacos.solver import first_use
 
     first_use.compile_ahead(*names, later=later, progress=progress)
-
-
-LINE_S = 30.0
-"""Seconds between lines."""
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SHOWN_CODES = 4
 """Codes, and steps, that are shown without --verbose."""
 _INDENT = 12
+"""Columns before the text of a finding."""
 _FIRST_CHANGE = 64
 """Most characters of a change in a table of steps."""
 _COLOURS = {"error": "1;31", "warning": "33"}

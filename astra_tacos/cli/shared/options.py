@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 Decorator = Callable[[Command], Command]
 PATH = click.Path(path_type=Path)
+_MOST = 100_000
+"""Numbers in a list."""
+_LEAST_MEMORY = 256 << 20
+"""Bytes that Python and kernels take."""
 
 
 class OutputPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
@@ -44,9 +48,6 @@ class OutputPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # ge
 
 
 OUTPUT = OutputPath()
-_MOST = 100_000
-"""Numbers in a list."""
-_LEAST_MEMORY = 256 << 20
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2

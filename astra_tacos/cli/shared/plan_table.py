@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from astra_tacos.planner.retime.schedule_run import ScheduleResult
     from astra_tacos.run.backend import Backend
 
-_MOST_TRIED = 12
-_MOST_PLACED = 10
 _MOST_ROWS = 12
-_MOST_LAYERS = 8
+"""Of a table without --verbose; plan.json has all."""
 _MOST_CASES = 4
+"""Cases without --verbose, of several lines each."""
 _MOST_RANKS = 8
+"""Ranks of a group that are listed."""
 _WITH = {"native": "with the run's own collectives", "synthesized": "with synthesized collectives"}
 
 
@@ -61,11 +61,11 @@ def _print_schedule(result: ScheduleResult) -> None:
     )
     if len(result.tried) > 1:
         ended = sorted((one for one in result.tried if one.end_ns is not None), key=lambda one: one.end_ns or 0)
-        shown = ended[:_MOST_TRIED]
+        shown = ended[:_MOST_ROWS]
         title = f"policies ({len(shown)} of {len(result.tried)} that were tried; plan.json has all)"
         rows = [(one.name, f"{one.end_ns:,}", f"{result.as_is_ns / (one.end_ns or 1):.3f}") for one in shown]
         print_table(title, ("policies", "end ns", "speed-up"), rows)
-    exposed = sorted((one for one in result.layers if max(one[1:]) > 0), key=lambda one: -max(one[1:]))[:_MOST_LAYERS]
+    exposed = sorted((one for one in result.layers if max(one[1:]) > 0), key=lambda one: -max(one[1:]))[:_MOST_ROWS]
     if exposed:
         rows = [(name, f"{was:,}", f"{now:,}") for name, was, now in exposed]
         title = "exposed communication by collective (mean of its ranks; the largest)"
@@ -298,8 +298,7 @@ def print_placed(result: PlaceResult, output: Path) -> None:
     rows += [("levels", levels, "outermost first"), ("files", str(output))]
     print_answer(f"ranks placed, on the {result.backend} model, with the run's own collectives", rows)
     shown = [
-        (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", _number(each.end_ns))
-        for each in result.tried[:_MOST_PLACED]
+        (describe(each.matrix, result.axes), f"{each.score_ns:,.0f}", _number(each.end_ns)) for each in result.tried[:_MOST_ROWS]
     ]
     title = f"the best of {len(result.tried):,} placements by score (parts of each axis within each level, outermost first)"
     print_table(title, ("placement", "score ns", "end of the run ns"), shown)

@@ -10,6 +10,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import GIB_PER_GB
 
 _MOST_LINKS = 4_000_000
+"""Of a network file: it has a line for each."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.between_hosts import BetweenHosts
 from astra_tacos.network.fabric.infragraph import is_infragraph, read_infragraph
+from astra_tacos.network.fabric.kinds import LIMIT
 from astra_tacos.network.fabric.nccl_topology import read_nccl_topology
 from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
 from astra_tacos.network.network_config import NetworkConfig, read_network, write_network
@@ -23,8 +24,6 @@ from astra_tacos.support.input_file import BEGIN, read_begin, refuse_foreign
 
 _YAML = (".yml", ".yaml")
 _XML = ".xml"
-_LIMIT = 1e12
-"""Of bandwidths and latencies, as of those of the kinds."""
 
 
 def read_fabric(
@@ -57,11 +56,11 @@ def read_fabric(
     ConfigError
         If it is none of them, or a number is out of range.
     """
-    if not 0 <= latency_ns < _LIMIT:
-        raise ConfigError(f"--latency: found {latency_ns}, expected a number of 0 or more and below {_LIMIT:g}")
+    if not 0 <= latency_ns < LIMIT:
+        raise ConfigError(f"--latency: found {latency_ns}, expected a number of 0 or more and below {LIMIT:g}")
     for name, value in (("--cpu-bandwidth", cpu_gbps), ("--bandwidth", gbps)):
-        if value is not None and not 0 < value < _LIMIT:
-            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_LIMIT:g}")
+        if value is not None and not 0 < value < LIMIT:
+            raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {LIMIT:g}")
     if path.suffix == _XML and not path.is_dir():
         return "NCCL topology", read_nccl_topology(_nccl_files(path, *others), latency_ns, cpu_gbps, between)
     if between is not None:

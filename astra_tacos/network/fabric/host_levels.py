@@ -41,6 +41,7 @@ from astra_tacos.support.text_files import describe, parse_decimal, read_text
 from astra_tacos.support.units import GIB_PER_GB
 
 MOST_HOSTS = 128
+"""Of a measured matrix: exchanges try all pairs."""
 LATENCY_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6}
 """Nanoseconds in each."""
 BANDWIDTH_UNITS = {"MB/s": 1e-3, "MiB/s": (1 << 20) / 1e9, "GB/s": 1.0, "GiB/s": (1 << 30) / 1e9, "Gb/s": 0.125}
@@ -49,6 +50,10 @@ BANDWIDTHS_GBPS = (MIN_BANDWIDTH_GIBPS / GIB_PER_GB, MAX_BANDWIDTH_GIBPS / GIB_P
 """The limits of a network."""
 _LATENCIES_NS = (1e-6, MAX_LATENCY_NS)
 """What an entry may be: the limits of a network, and no latency that is 0 in all but name."""
+_ALL_ORDERS_UP_TO = 8
+"""Hosts of which all orders are tried: 40,320 take about a second."""
+_MOST_TRIED = 100_000
+"""Orders that exchanges try: a few seconds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,10 +165,6 @@ def _entry(field: str, where: str, unit: str, scale: float, limits: tuple[float,
     return value * scale
 
 
-_ALL_ORDERS_UP_TO = 8
-"""Hosts of which all orders are tried: 40,320 take about a second."""
-_MOST_TRIED = 100_000
-"""Orders that exchanges try: a few seconds."""
 Cost = tuple[float, float]
 """What is minimised, and what decides between equals."""
 

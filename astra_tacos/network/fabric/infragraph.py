@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.network.fabric.draft import FabricDraft
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import MAX_NPUS, NetworkConfig
 from astra_tacos.support.documents import read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import INFRAGRAPH_KEYS
@@ -22,7 +22,6 @@ from astra_tacos.support.text_files import are_texts, describe, filled_text, is_
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}
 _GBPS = {"giga_bytes_per_second": 1.0, "gigabytes_per_second": 1.0, "gigabits_per_second": 0.125, "giga_bits_per_second": 0.125}
-_MOST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +200,6 @@ def _name(path: Path, entry: Mapping[str, Any], key: str) -> str:
 
 def _count(path: Path, entry: Mapping[str, Any], named: int) -> int:
     count = entry.get("count", named)
-    if not is_whole(count, 1, _MOST):
-        raise ConfigError(f"{path}: {describe(entry.get('name'))} has count {describe(count)}, expected 1 to {_MOST:,}")
+    if not is_whole(count, 1, MAX_NPUS):
+        raise ConfigError(f"{path}: {describe(entry.get('name'))} has count {describe(count)}, expected 1 to {MAX_NPUS:,}")
     return count

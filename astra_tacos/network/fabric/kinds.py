@@ -13,7 +13,8 @@ from astra_tacos.support.errors import ConfigError
 
 Number = int | float
 _MOST_NPUS = 65_536
-_LIMIT = 1e12
+"""Of a fabric, whose links are Python objects; and of each of its counts."""
+LIMIT = 1e12
 """Of bandwidths, latencies and ratios."""
 
 
@@ -280,9 +281,9 @@ def make_fabric(kind: str, **values: Number) -> NetworkConfig:
             raise ConfigError(f"{kind}: found {name!r}, expected {', '.join(parameters)}")
         if isinstance(parameters[name][0], int) and (not isinstance(value, int) or not 1 <= value <= _MOST_NPUS):
             raise ConfigError(f"{kind}: {name} is {value}, expected a whole number of 1 to {_MOST_NPUS:,}")
-        if not (0 <= value < _LIMIT if "latency" in name else 0 < value < _LIMIT):
+        if not (0 <= value < LIMIT if "latency" in name else 0 < value < LIMIT):
             least = "of 0 or more" if "latency" in name else "above 0"
-            raise ConfigError(f"{kind}: {name} is {value}, expected a number {least} and below {_LIMIT:g}")
+            raise ConfigError(f"{kind}: {name} is {value}, expected a number {least} and below {LIMIT:g}")
     chosen = {name: values.get(name, default) for name, (default, _) in parameters.items()}
     counts = [chosen[name] for name in ("pods", "leaves", "groups", "routers", "nodes", "npus") if name in chosen]
     npus = KINDS[kind].npus_of_node

@@ -21,6 +21,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_size
 
 _MOST_HOSTS = 16
+"""Names of hosts in a table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,13 @@ _XGMI_GBPS = {"906": 24.0, "908": 24.0, "910": 36.0, "90a": 36.0, "940": 48.0, "
 _ARCHITECTURE_GBPS = {"ppc64": 32.0, "arm64": 6.0}
 """Between two CPUs of an architecture, whatever their vendor."""
 _INTEL_FAMILY = 6
+"""`familyid` of processors that `_INTEL_GBPS` has by model."""
 _INTEL_GBPS = ((0xCF, 40.0), (0x8F, 22.0), (0x55, 10.0), (0, 6.0))
 """Between two CPUs of Intel's family 6, by the least `modelid`; CPUs of other families have the last."""
 _AMD_GBPS = 16.0
+"""Between sockets (`AMD_BW`)."""
 _ZHAOXIN_GBPS = 6.0
+"""Between sockets (`ZPI_BW`)."""
 _YONGFENG, _YONGFENG_GBPS = (7, 0x5B), 9.0
 """Family and model of a CPU of Zhaoxin that has a rate of its own."""
 

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _MAX_FILE_BYTES = 16 << 20
+"""Of the file of one host."""
 _ARCHITECTURE = re.compile(r"(?:gfx)?([0-9a-f]+)(?::.*)?")
 _HASH = re.compile(r"(?:0x)?[0-9a-f]{1,16}", re.IGNORECASE)
 _NO_HASH = 0
+"""Of a host that a file does not name."""
 _PCI_ID = re.compile("0x[0-9a-fA-F]{4}")
 _CPU_CLASS = "0x068001"
 """PCI class of a target that is no device but the GPU's CPU: NVLink of POWER9."""

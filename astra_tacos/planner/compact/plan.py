@@ -27,7 +27,7 @@ from astra_tacos.run.compact_run import CompactRun, read_compact, why_not_compac
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
 from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, RANKS, SYSTEM, Run
-from astra_tacos.run.system import MAX_NODE_ID
+from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.clock import Printed
@@ -325,8 +325,8 @@ def _write_classes(target: Path, run: Run) -> dict[int, str]:
     (target / CLASSES).parent.mkdir()
     factor = np.uint64(len(run.prefixes) + 1)
     new_id = trace.node_id * factor + (run.implementation + 1).astype(np.uint64)
-    if run.prefixes and int(trace.node_id.max()) > MAX_NODE_ID // int(factor) - 1:
-        raise ConfigError(f"{trace.prefix}: node {int(trace.node_id.max())}, expected ids below {MAX_NODE_ID // int(factor):,}")
+    if run.prefixes and int(trace.node_id.max()) > INT32_MAX // int(factor) - 1:
+        raise ConfigError(f"{trace.prefix}: node {int(trace.node_id.max())}, expected ids below {INT32_MAX // int(factor):,}")
     ids = group_ids(columns)
     for place in range(trace.num_ranks):
         begin, end = trace.rank_first[place : place + 2].tolist()

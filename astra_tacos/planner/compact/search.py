@@ -10,6 +10,7 @@ from astra_tacos.planner.best_native import splits
 from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedules
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import most_spent
+from astra_tacos.planner.workload import MOST_SENDS
 from astra_tacos.replayer.run_replay import replay_classes
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.compact_run import CompactRun, fixed_dimensions
@@ -27,7 +28,6 @@ _MOST_PARTS = 50_000
 """Parts that splits cut a native collective into, of all ranks of a group."""
 _WORTH = 0.005
 """Other schedules are tried for a case that takes a larger share of the run."""
-_MOST_ROWS = 1 << 16
 _MOST_NODES, _MOST_SENDS = 1 << 22, 1 << 18
 """Sends of a rank in a collective of several chunks, in all that the representatives run, and in a collective of one chunk."""
 
@@ -173,7 +173,7 @@ class Search:
                         f"{case} stays native: {task.least_rows:,} sends of a rank, expected at most {_MOST_SENDS:,}"
                     )
                 elif task is not None:
-                    schedule = best_symmetric(task, min(_MOST_ROWS, _MOST_NODES // count) * case.members)
+                    schedule = best_symmetric(task, min(MOST_SENDS, _MOST_NODES // count) * case.members)
                     check_symmetric(schedule)
                     schedules[number] = schedule
             except (ConfigError, SynthesisError) as error:

@@ -33,6 +33,7 @@ from astra_tacos.support.arrays import Bools
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.text_files import parse_decimal, read_json_object
+from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _NPU = {"cores": "cores", "core-bandwidth": "core_gbps", "memory": "memory_gbps", "peak": "peak_tflops"}
 """Options of an NPU, and the fields of `Npu` that they set."""
@@ -109,7 +110,7 @@ def _partition(mode: Mode, npu: Npu, given: dict[str, float]) -> Partition | Non
     return partition
 
 
-_GB_PER_GIB = (1 << 30) / 1e9
+_GB_PER_GIB = BYTES_PER_GIB / BYTES_PER_GB
 _CORE_SHARES = (1, 2, 4, 6, 8, 16)
 """Numbers of cores of 80 that are tried, scaled to the cores that there are."""
 _MEMORY_SHARES = (0.25, 0.5, 1.0)

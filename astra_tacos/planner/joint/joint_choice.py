@@ -20,9 +20,8 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_size
 
-_MOST_SETS = 32
-"""Sets of collectives that are synthesized together: those that take longest."""
 _MOST_RANKS = 128
+"""Of a set of collectives: routing takes long for more."""
 _WORK = 1 << 22
 """Channels examined for the sends of all schedules that are made, about: some seconds a core. Sets that take longest go first."""
 _WORTH = 0.99
@@ -83,7 +82,7 @@ def choose_joint(
     def may_join(number: int) -> bool:
         return not (own_trace[number] and best.solutions[int(workload.of_instance[number])].keeps_custom)
 
-    sets = [each for each in joint_sets(workload, best.after, may_join) if len(each.ranks) <= _MOST_RANKS][:_MOST_SETS]
+    sets = [each for each in joint_sets(workload, best.after, may_join) if len(each.ranks) <= _MOST_RANKS]
 
     apart_ns = max(sum(each.apart_ns for each in sets), 1)
 

@@ -21,6 +21,7 @@ from astra_tacos.planner.global_order import merge
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_sets import JointSet
+from astra_tacos.planner.synthesis import WORTH_MORE_SENDS
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
@@ -38,9 +39,10 @@ from astra_tacos.verifier.schedule_oracle import verify_together
 _CHUNKS = (1, 2, 4, 8, 16, 32, 64)
 MOST_SENDS = 1 << 14
 """Of a joint schedule: routing them takes some seconds."""
-_WORTH_MORE_SENDS = 0.99
 _PATIENCE = 2
 """So many numbers of chunks that are not faster than fewer end a search that is not thorough."""
+NO_JOINT = -1
+"""Of a collective that is in no joint schedule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +170,7 @@ def _best(
         if messages > most_messages or any(holds_no_link(each) for each in made) or verify_together(made):
             continue
         time_ns = max(each.collective_time_ns for each in made)
-        if best is None or time_ns < best_ns * (_WORTH_MORE_SENDS if messages > best_messages else 1):
+        if best is None or time_ns < best_ns * (WORTH_MORE_SENDS if messages > best_messages else 1):
             best, best_ns, best_messages = made, time_ns, messages
         else:
             patience -= 1
@@ -191,9 +193,6 @@ def _cuts(joint: JointSet, place: dict[int, int], most_sends: int) -> list[list[
         if sum(each.least_sends for each in collectives) <= most_sends:
             cuts.append(collectives)
     return cuts
-
-
-NO_JOINT = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

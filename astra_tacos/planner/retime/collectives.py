@@ -26,10 +26,10 @@ from astra_tacos.run.trace.trace import Trace
 
 _QUICK = replace(PLAN_OPTIONS, effort="quick", trials=1, max_sends=512)
 """Few messages, as a search replays the run some hundred times."""
-_OCTAVES = 2
-"""Between sizes that are synthesized."""
 _LEAST_BYTES = 4096
 """Smaller collectives stay native: messages of a few bytes hold a link for less than 1 ns, at which ASTRA-sim stops."""
+_OCTAVES = 2
+"""Between sizes that are synthesized."""
 
 
 class SynthesizedCollectives:

@@ -42,6 +42,7 @@ Least = Callable[[Task], float]
 """What a task on the network occupies its rank for at least, in ns, as a sum over its bytes."""
 _ALL_WAIT_FOR_ALL = (CommType.ALL_REDUCE, CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL)
 _MOST_FLOW = (1 << 31) - 1
+"""SciPy's maximum flow counts in int32."""
 _SIZES = tuple(1 << exponent for exponent in range(12, 31, 2))
 
 

@@ -28,6 +28,7 @@ _PART = re.compile(r"([0-9]+):([0-9]+)/([0-9]+)")
 _BYTES = re.compile(r"([0-9]+)\[([0-9]+):([0-9]+)\]")
 _NETWORK = (NodeType.COMM_COLL, NodeType.COMM_SEND)
 _MOST_SHOWN = 5
+"""Faults that an error lists."""
 _ENDS = ("comm_src", "comm_dst")
 _MESSAGES = (NodeType.COMM_SEND, NodeType.COMM_RECV)
 _WORK = ("num_ops", "tensor_size")

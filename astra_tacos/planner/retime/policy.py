@@ -12,6 +12,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import parse_size
 
 MAX_COUNT = 1024
+"""Count that a policy may ask for."""
 MAX_NODES_OF_RANK = 20_000
 """Of runs that are scheduled, before and after: a search replays hundreds of them."""
 _MOST = {"count": MAX_COUNT, "per cent": 100}

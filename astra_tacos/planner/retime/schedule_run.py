@@ -36,6 +36,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 
 _MOST_LAYERS = 1000
+"""Collectives of a run up to which each has a row of its own."""
 _MOST_RANKS = 4
 """Ranks of a group that names of equal collectives list."""
 

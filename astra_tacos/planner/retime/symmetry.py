@@ -40,6 +40,7 @@ from astra_tacos.support.grouping import group_by
 
 _NAME = re.compile(r"step([0-9]{1,6})_(.*)", re.DOTALL)
 NO_STEP = -1
+"""Of a node that is in no step."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,10 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 SAME_TAG = -1
+"""Of a part that keeps the tag of its message."""
 _ON_NETWORK = (NodeType.COMM_COLL, NodeType.COMM_SEND)
+_SIZES_PER_OCTAVE = 2
+"""Of sizes that are replayed: others lie on lines between them."""
 
 
 class Task:
@@ -363,10 +366,6 @@ def relations(graph: TaskGraph) -> Relations:
         raise ConfigError("collectives would wait for one another in a circle")
     graph.known = after, order
     return graph.known
-
-
-_SIZES_PER_OCTAVE = 2
-"""Of sizes that are replayed: others lie on lines between them."""
 
 
 class CollectiveDurations:

@@ -17,6 +17,7 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
 _PADDING = 8
+"""Bytes behind a file, which kernels may read."""
 
 
 def load_rank(trace: Trace, rank: int) -> bytes:

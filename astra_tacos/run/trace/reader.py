@@ -43,8 +43,11 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct, group_by
 
 MAX_RANKS = 1_000_000
+"""Each has a file."""
 _THREADED_BYTES = 1 << 21
 """Total size of files below which one thread reads them faster than several."""
+_KEPT_BYTES = 1 << 28
+"""Total size of files above which they are loaded twice: to count their nodes, and to read them into columns."""
 
 
 def trace_files(prefix: str | Path, most_ranks: int = MAX_RANKS) -> list[Path]:
@@ -139,9 +142,6 @@ def load_file(path: Path) -> FileBytes:
 
 
 _Result = TypeVar("_Result")
-
-_KEPT_BYTES = 1 << 28
-"""Total size of files above which they are loaded twice: to count their nodes, and to read them into columns."""
 
 
 def read_ranks(prefix: str, loads: Sequence[Callable[[], FileBytes]], *, threads: int, chunks: bool, workload: bool) -> Trace:

@@ -21,12 +21,17 @@ from astra_tacos.support.grouping import in_ranges
 from astra_tacos.support.input_file import BEGIN, open_regular, refuse_json_trace
 
 MAX_UNPACKED_BYTES = 1 << 32
+"""Of a file."""
 MAX_UNPACKED_RATIO = 100
+"""Of a compressed file; traces have about 10."""
 FREE_UNPACKED_BYTES = 1 << 26
 """Decompressed size up to which any compression ratio is accepted. Beyond it, the ratio may be 100; traces have about 10. Files
 and decompressed contents may have 4 GiB."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _STEP = 1 << 20
+"""Bytes that are unpacked at a time."""
+_MAX_NODES = (1 << 31) - 1
+"""Rows are int32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +116,6 @@ WORKLOAD_NUMBERS = (
 )
 FLAGS = ("kind", "reduces", "is_cpu_op", "lists")
 MARKS = ("wrong_type", "no_value", "group")
-_MAX_NODES = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)

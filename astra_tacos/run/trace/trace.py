@@ -13,16 +13,19 @@ from astra_tacos.run.trace.writer import encode_node
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import members_of
 
+ABSENT = -1
+"""Of an attribute that a node lacks."""
+DANGLING = -1
+"""Of a dependency on an id that no node has."""
+UNKNOWN_KIND = 255
+"""Kind of a node whose type is not in 0 to 254."""
+
 
 def idle_trace() -> bytes:
     """A trace with a single computation that takes no time, because ASTRA-sim needs at least one node."""
     return encode_node("nothing_", NodeType.COMP, {"is_cpu_op": 0})
 
 
-ABSENT = -1
-DANGLING = -1
-UNKNOWN_KIND = 255
-"""Kind of a node whose type is not in 0 to 254."""
 WORKLOAD_ATTRIBUTES = (
     "is_cpu_op",
     "comm_type",

@@ -41,14 +41,20 @@ from astra_tacos.support.input_file import read_bounded
 from astra_tacos.workload.repairer.reading import network_text
 
 _MOST_LOG_BYTES = 1 << 28
+"""Of a log of ASTRA-sim, which has a line for each rank."""
 _USUAL = (1000, 1024, 4096, 512, 2048, 1500, 1460, 9000, 8192, 256, 4000, 128)
 _LADDER = tuple(round(100 * 1.25**step) for step in range(21))
 """Payloads where no usual one fits, finer ones between them later."""
 _KINDS = tuple({"cc_mode": mode, "has_window": window} for mode, window in itertools.product((12, 3), (1, 0)))
 """Without headers of telemetry and with them (HPCC); with windows and without."""
 _EXACT = 1e-9
+"""Relative error of a configuration that gives the times themselves."""
 _REFINED = 3
 """Configurations whose payloads are made better step by step."""
+_NOT_FITTED = 0.01
+"""Largest relative error of a configuration that is written."""
+_MOST_RESIDUAL = 0.5
+"""Constants that are further off a time that they were fitted to are no description of the machine."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,11 +188,6 @@ def _refine(leader: Ns3Config, error: Callable[[Ns3Config], float]) -> None:
             return
         else:
             step = max(step // 2, 1)
-
-
-_NOT_FITTED = 0.01
-_MOST_RESIDUAL = 0.5
-"""Constants that are further off a time that they were fitted to are no description of the machine."""
 
 
 def calibrate_machine(

@@ -25,6 +25,7 @@ _OF_COLLECTIVE = {"all_reduce": ("ring", "tree", "nvls"), "all_to_all": ("direct
 _TREE_MESSAGE = 32 << 10
 """Trees and switches forward chunks of about so many bytes."""
 _CHAIN_CHUNKS = 8
+"""Parts that a chain cuts a message into."""
 _MOST_CHANNELS, _CHANNEL_BYTES = 32, 16 << 20
 
 PRIORS: dict[str, tuple[float, float, str]] = {

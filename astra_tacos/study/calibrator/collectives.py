@@ -39,7 +39,9 @@ from astra_tacos.support.own_files import one_of, read_own
 from astra_tacos.support.units import GIB_PER_GB, format_size
 
 _LEAST_TIMES = 12
+"""Measured times that a fit takes at least."""
 _STARTS = 8
+"""Points that the fit starts from, as it may end in a local optimum."""
 _ROBUST = 0.05
 """Errors beyond it count by their size, not by its square."""
 _KNOT = np.log(4.0)
@@ -47,6 +49,12 @@ _CURVE = (np.log(256.0), np.log(float(1 << 20)))
 """Messages between which the curve has knots."""
 _CHANGE, _START = 0.5, 0.3
 """How far the curve goes from a knot to the next, and begins away from 1."""
+_SIZES_IN_ONE = 16
+"""Ratio of sizes that share a row of the table of errors."""
+_FROM = 1 << 20
+"""Bytes from which times tell the errors of links."""
+_UNKNOWN = 0.9
+"""A constant that is as uncertain as that share of its typical spread was told by no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +167,6 @@ def _left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> tuple[
 
 
 _FORMAT = "astra_tacos calibration of collectives 1"
-_SIZES_IN_ONE = 16
-_FROM = 1 << 20
-_UNKNOWN = 0.9
-"""A constant that is as uncertain as that share of its typical spread was told by no time."""
 
 
 def calibrate_collectives(

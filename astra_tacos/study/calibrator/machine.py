@@ -37,6 +37,16 @@ from astra_tacos.verifier.program_form import Action
 
 CALIBRATION_FILE = "calibration.json"
 FittedNumber = Annotated[float, msgspec.Meta(gt=0, le=1e18)]
+_LEAST_POINTS = 6
+"""Measured times of a protocol that a fit takes at least."""
+_WORTH = 0.95
+"""An extra time has to make the error that much smaller."""
+_ROBUST = 0.03
+"""Relative errors beyond it count by their size, not by its square."""
+_FORWARD = 1.25
+"""A step that forwards stores twice what it loads once: between one pass and one and a half."""
+_LOCAL_GBPS = 40.0
+"""Typical bandwidth of a thread block in its own memory."""
 
 
 class FittedConstant(msgspec.Struct):
@@ -200,15 +210,7 @@ def _placement(name: str) -> Placement:
     return None if name == "time" else "outofplace" not in name
 
 
-_LEAST_POINTS = 6
-_WORTH = 0.95
-"""An extra time has to make the error that much smaller."""
-_ROBUST = 0.03
 _FLAGS_IN_WORDS = "LL"
-_FORWARD = 1.25
-"""A step that forwards stores twice what it loads once: between one pass and one and a half."""
-_LOCAL_GBPS = 40.0
-"""Typical bandwidth of a thread block in its own memory."""
 _LAUNCH_US, _LAUNCH_SPREAD = 9.0, 0.3
 """Typical launch of a program, and how far others are from it (a factor of e to this power)."""
 _PASSES = np.array(

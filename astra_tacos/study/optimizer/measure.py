@@ -41,8 +41,11 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 SCHEDULE, BY_DIMENSION, MODEL = "schedule", "schedule of each dimension", "model"
 """Ways to time a demand: one schedule; a schedule per dimension, of which the slowest counts; bytes over bandwidth."""
 _SENDS = 1 << 17
+"""Of a schedule that measures a split."""
 _MOST_CHUNKS = 16
+"""Of each NPU in it."""
 _NUDGE = 1.1
+"""Factor by which a bandwidth is raised and lowered to tell what it is worth."""
 STEP = "step"
 """The pattern of the demand that a whole step is."""
 

@@ -27,6 +27,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import row_places
 
 _NO_LIST = -1
+"""Of a collective that runs in all dimensions."""
 
 
 def trace_job(run: Run, shape: Shape) -> Job:

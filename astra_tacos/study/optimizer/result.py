@@ -24,6 +24,14 @@ from astra_tacos.support.arrays import Floats
 from astra_tacos.support.units import format_size, format_time
 
 BEST, EQUAL, INPUT = "best", "equal shares", "input"
+_FIRST_REGION = 2.0
+"""Factor by which the first steps may move a bandwidth."""
+_WIDEST_REGION = 4.0
+"""Factor by which any step may move a bandwidth."""
+_MOVED = 0.01
+"""Relative step below which the search ends."""
+_WORTHWHILE = 1e-4
+"""The search ends when the model predicts a smaller relative gain than this."""
 
 
 def _model_result(problem: Problem, solution: Solution) -> dict[str, Any]:
@@ -184,11 +192,6 @@ def _named_splits(problem: Problem, split: Floats) -> dict[str, Floats]:
 REFINED = "refined"
 BEST_OF_MODEL, BEST_OF_GROUPS = "best by bytes", "best by bytes, of groups"
 """Names of two starts of a refinement: the best split of LIBRA's model, and of that with the bandwidth that groups have."""
-_FIRST_REGION = 2.0
-_WIDEST_REGION = 4.0
-_MOVED = 0.01
-_WORTHWHILE = 1e-4
-"""The search ends when the model predicts a smaller relative gain than this."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

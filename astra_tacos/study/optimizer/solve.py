@@ -23,11 +23,15 @@ from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 
 _GAP = 1e-9
+"""Relative, between the best split and the bound, at which the search ends."""
 _COST_GAP = 1e-6
+"""As `_GAP`, for time times cost."""
 _SLACK = 1e-7
 """The search begins at the least cost times 1 plus this, as rounding may leave no split at the least cost itself."""
 _ROUNDS = 120
+"""Of a search, at most."""
 _FIRST_TANGENTS = 24
+"""For each bandwidth; later rounds add those that are missing."""
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 

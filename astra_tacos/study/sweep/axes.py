@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from astra_tacos.study.sweep.point import INPUT_COLUMNS, RESULT_COLUMNS
 from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
 from astra_tacos.support.documents import Value
@@ -23,6 +25,10 @@ from astra_tacos.support.units import parse_sizes
 MARK = "="
 """First character of a string that is an expression."""
 _ABSENT = object()
+MAX_POINTS = 1_000_000
+"""Of a sweep, and values of an axis: all are kept in memory."""
+_ROUNDING = 1e-9
+"""Tolerance at the end of a range, in steps: three times 0.1 is slightly more than 0.3 and still belongs to the range."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,16 +141,11 @@ DERIVED = {
 }
 """Names that conditions may use beside axes and definitions, and the column of the point's network that has the value (of
 `npus_count`, the sizes of the dimensions)."""
-MAX_POINTS = 1_000_000
 _BLOCKS = ("grid", "zip", "list")
-MAX_VALUES = 1_000_000
-_EXACT_COUNT = 1e15
 _SIZE = "size"
 _NUMBERED = ("chunks_per_npu", "max_sends", "trials", "seed", "budget", "reduce_bandwidth", "root", _SIZE)
 """Keys of `point` whose values can be a range."""
 _STEPS = ("step", "factor", "count")
-_ROUNDING = 1e-9
-"""Tolerance at the end of a range, in steps: three times 0.1 is slightly more than 0.3 and still belongs to the range."""
 # Columns of rows that are neither inputs nor axes.
 _RESULTS = frozenset({"point", "key", "status", "error", *RESULT_COLUMNS})
 
@@ -423,6 +424,5 @@ def _exact(number: float) -> float:
 
 
 def _check_count(count: float, where: Value) -> None:
-    if count >= MAX_VALUES + 1:
-        found = f"{math.floor(count):,}" if count < _EXACT_COUNT else f"{count:.3g}"
-        raise ConfigError(f"{where} gives {found} values, expected at most {MAX_VALUES:,}")
+    if count >= MAX_POINTS + 1:
+        raise ConfigError(f"{where} gives {np.floor(count):,.10g} values, expected at most {MAX_POINTS:,}")

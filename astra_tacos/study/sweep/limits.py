@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 _POLL_S = 0.02
 """Seconds between two measurements of the process's memory."""
 _ATTEMPTS = 2
+"""Processes for a point: the first may have died of what another did."""
 
 
 class PointProcess:

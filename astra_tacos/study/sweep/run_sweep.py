@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 CONNECT_S = 10
+"""Seconds to wait for a scheduler."""
 _LEAN = {
     "distributed.worker.profile.enabled": False,
     "distributed.scheduler.work-stealing": False,
@@ -47,6 +48,10 @@ loopback address, they serve nothing to nobody.
 """
 _PRIVATE = {"protocol": "inproc://", "dashboard": False, "dashboard_address": "127.0.0.1:0"}
 _ADDRESS = "expected the address of one, such as tcp://host:8786"
+_LOOK_S = 0.05
+"""Interval in s at which results are collected and points submitted, as Dask handles several at a time more cheaply."""
+_COUNT_S = 2.0
+"""Interval in s at which workers are counted, as their number may change."""
 
 
 @contextlib.contextmanager
@@ -183,10 +188,6 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-_LOOK_S = 0.05
-"""Interval in s at which results are collected and points submitted, as Dask handles several at a time more cheaply."""
-_COUNT_S = 2.0
-"""Interval in s at which workers are counted, as their number may change."""
 _PER_THREAD, _IN_FLIGHT = 4, 16
 """Most tasks at the scheduler: `_PER_THREAD` per thread and `_IN_FLIGHT` more, which keeps workers busy between two intervals."""
 _TASK_S, _MOST_TOGETHER, _RECENT = 0.5, 64, 64

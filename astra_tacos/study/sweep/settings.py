@@ -26,6 +26,7 @@ from astra_tacos.synthesizer.work import parse_budget
 REQUIRED = object()
 _BASELINES = tuple(name for name in NATIVE_ALGORITHMS if not name.startswith("one"))
 _MOST = (1 << 62) - 1
+"""Whole numbers that a setting may have: sums of two fit int64."""
 _Read = Callable[[object, object], Any]
 
 

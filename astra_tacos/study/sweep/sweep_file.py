@@ -46,6 +46,8 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _KEYS = ("name", "point", "axes", "define", "where", "cost_model")
 _COST = "cost"
+_MOST_NAMES = 8
+"""Values of a point that an error lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,7 +231,6 @@ def _check_names(expressions: Iterable[Expression], file: Document) -> None:
 _NOTHING = dict.fromkeys(INPUT_COLUMNS)
 _SIZE, _SIZE_COLUMN = "size", SETTINGS["size"].column
 """Names of sizes in conditions: that of the key, and that of the column, which `report --where` has."""
-_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)

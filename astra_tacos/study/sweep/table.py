@@ -23,6 +23,7 @@ from astra_tacos.study.sweep.point import (
 from astra_tacos.study.sweep.store import TABLE_FILE
 from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.expression import MAX_INTEGER
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import note_input
 from astra_tacos.support.installation import package_version, require
@@ -30,14 +31,16 @@ from astra_tacos.support.text_files import parse_json_object
 from astra_tacos.support.units import NS_PER_S, duration, format_size
 
 METADATA = b"astra_tacos"
-_MAX_INT = (1 << 63) - 1
 _OWN_COLUMNS = {"point": "int", "key": "str", "status": "str", "error": "str"}
 
 _BEST = 5
+"""Rows of a summary."""
 _MOST_KINDS = 12
+"""Tasks of a summary, one row each."""
 _COMPARABLE = ("kind", "collective", "size_bytes", "workload")
 """Points with equal values in these columns have the same task, so that their times can be compared."""
 _ERRORS = 5
+"""Different errors of a summary."""
 
 
 def table_columns(points: Sequence[Point]) -> dict[str, str]:
@@ -51,7 +54,7 @@ def table_columns(points: Sequence[Point]) -> dict[str, str]:
     for point in points:
         for name, value in point.inputs.items():
             if name not in known:
-                is_long = isinstance(value, int) and abs(value) > _MAX_INT
+                is_long = isinstance(value, int) and abs(value) > MAX_INTEGER
                 own.setdefault(name, set()).add(float if is_long else type(value))
     variables = {name: _kind(types - {type(None)}) for name, types in own.items()}
     return {**_OWN_COLUMNS, **variables, **INPUT_COLUMNS, **RESULT_COLUMNS}

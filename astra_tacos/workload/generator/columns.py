@@ -21,8 +21,6 @@ from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.workload.generator.cost import Cost, Device
 from astra_tacos.workload.generator.parallelism import GroupKind, Groups, Parallelism
 
-_INT64_END = 1 << 63
-
 
 class Label(NamedTuple):
     """The name of a node: a text, and a number after it."""
@@ -102,7 +100,7 @@ class Program:
         ConfigError
             If the cost does not fit the numbers of a trace.
         """
-        if max(cost.num_ops, cost.num_bytes) >= _INT64_END:
+        if max(cost.num_ops, cost.num_bytes) > np.iinfo(np.int64).max:
             raise ConfigError(f"{label}: {cost.num_ops:.3g} operations or {cost.num_bytes:.3g} bytes are too many")
         self._latest_compute = self._add(NodeType.COMP, label, data, self._latest_compute, cost=cost)
         return self._latest_compute

@@ -13,15 +13,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from astra_tacos.run.backend import EXACT_NS
 from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import BYTES_PER_GB
+from astra_tacos.support.units import BYTES_PER_GB, NS_PER_S
 from astra_tacos.workload.generator.model import Transformer
 
 _ADAM_OPS = 12
 """Operations per parameter: two moments (3 + 4), and the update with square root and division (5); Kingma and Ba 2015, alg. 1."""
 _ADAM_STATE_BYTES = 2 * 3 * 4
 """Bytes per parameter: two moments and the parameter in single precision, read and written (Rajbhandari et al. 2020)."""
+_OPS_PER_TFLOP = 1e12
+"""Operations."""
+_US_PER_S = 1e6
+"""Microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +160,6 @@ def optimizer(weights: int, dtype_bytes: int) -> Cost:
     return Cost(_ADAM_OPS * weights, (_ADAM_STATE_BYTES + 2 * dtype_bytes) * weights)
 
 
-_OPS_PER_TFLOP = 1e12
-_US_PER_S = 1e6
-_LONGEST_US = (1 << 53) / 1000
-"""Longest duration, as ASTRA-sim's clock is exact up to 2**53 ns."""
-
-
 @dataclass(frozen=True, slots=True)
 class Device:
     """An NPU; by default an A100 of 80 GB (NVIDIA's data sheet: dense BF16, SXM).
@@ -196,6 +195,6 @@ class Device:
     def duration_us(self, cost: Cost) -> int:
         """Duration in microseconds by the roofline model (Williams et al. 2009), rounded; ASTRA-sim takes 1 ns for 0."""
         seconds = max(cost.num_ops / (self.peak_tflops * _OPS_PER_TFLOP), cost.num_bytes / (self.memory_gbps * BYTES_PER_GB))
-        if seconds * _US_PER_S > _LONGEST_US:
+        if seconds * NS_PER_S > EXACT_NS:
             raise ConfigError(f"a computation takes {seconds:.3g} s, expected less than ASTRA-sim's clock counts: 2**53 ns")
         return round(seconds * _US_PER_S)

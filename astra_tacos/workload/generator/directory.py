@@ -36,9 +36,11 @@ from astra_tacos.workload.generator.stage import stage_nodes
 from astra_tacos.workload.generator.step import Step
 
 MOST_TRACES = 1024
-"""Most ranks of a run that has a trace for each."""
+"""Traces of a run: a run of more ranks is compact, and has one for each class."""
 MAX_NODES = 50_000_000
+"""Of all ranks: their traces take gigabytes."""
 MAX_NODES_OF_RANK = 1_000_000
+"""Each is a Python object until the trace is written."""
 RESULT_FILE = "generated.json"
 PREFIX = "workload/w"
 _FILES = {"workload", "classes", RANKS, GROUPS, SYSTEM, MEMORY, NETWORK, RESULT_FILE, SCRIPT, LOG}
@@ -195,9 +197,6 @@ def _write_traces(
         (folder / name).write_bytes(encode_trace(table, 0, columns.num_nodes))
 
 
-_MOST_CLASSES = 1024
-
-
 def _with_few_classes(step: Step | LayeredStep, network: NetworkConfig) -> tuple[Step | LayeredStep, dict[str, Any]]:
     """The step with the order of axes that has the fewest classes on a network, if its own has too many; what to say of it."""
 
@@ -205,7 +204,7 @@ def _with_few_classes(step: Step | LayeredStep, network: NetworkConfig) -> tuple
         return math.prod(_periods(one, network))
 
     split = step.parallelism
-    if classes(step) <= _MOST_CLASSES:
+    if classes(step) <= MOST_TRACES:
         return step, {}
     moving = [axis for axis in split.order if split.size(axis) > 1]
     still = tuple(axis for axis in split.order if axis not in moving)
@@ -263,9 +262,9 @@ def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder
     while True:
         lattice = Lattice(size, tuple(period))
         ranks = lattice.representatives
-        if len(ranks) > _MOST_CLASSES:
+        if len(ranks) > MOST_TRACES:
             raise ConfigError(
-                f"{network.source}: {len(ranks):,} classes of ranks, expected at most {_MOST_CLASSES:,}: "
+                f"{network.source}: {len(ranks):,} classes of ranks, expected at most {MOST_TRACES:,}: "
                 "let each axis fill whole dimensions (--order, --placement)"
             )
         groups = number_groups(split, step.group_kinds, rank_of[ranks])

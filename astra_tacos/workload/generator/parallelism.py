@@ -18,7 +18,6 @@ from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
-MAX_RANKS = 1 << 20
 AXES = ("tp", "ep", "dp", "pp")
 
 
@@ -58,7 +57,7 @@ class Parallelism:
     Raises
     ------
     ConfigError
-        If there are fewer than 2 or more than `MAX_RANKS` ranks, ep does not divide dp, `order` does not name each axis, or the
+        If there are fewer than 2 ranks, ep does not divide dp, `order` does not name each axis, or the
         placement has not the degree of each axis.
     """
 
@@ -74,9 +73,8 @@ class Parallelism:
         for name in ("dp", "tp", "pp", "ep"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}: found {getattr(self, name)}, expected 1 or more")
-        if not 2 <= self.num_ranks <= MAX_RANKS:
-            product = f"{self.dp} x {self.tp} x {self.pp} = {self.num_ranks:,}"
-            raise ConfigError(f"dp x tp x pp: found {product} ranks, expected 2 to {MAX_RANKS:,}")
+        if self.num_ranks < 2:
+            raise ConfigError("dp x tp x pp: found 1 rank, expected 2 or more")
         if self.dp % self.ep:
             raise ConfigError(f"ep: found {self.ep}, expected a divisor of dp, which is {self.dp}")
         if sorted(self.order) != sorted(AXES):

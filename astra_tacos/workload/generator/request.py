@@ -20,6 +20,7 @@ from astra_tacos.workload.generator.step import Step
 _REQUIRED = ("layers", "hidden", "heads", "sequence", "vocab")
 _SIZES = (*_REQUIRED, "kv_heads", "is_gated", "experts", "top_k", "dtype_bytes")
 _MIB = 1 << 20
+"""Bytes."""
 _WIDTH = re.compile(r"([0-9]{1,18})([xX]?)")
 
 

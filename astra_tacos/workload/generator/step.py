@@ -13,10 +13,8 @@ from astra_tacos.workload.generator.model import Transformer
 from astra_tacos.workload.generator.parallelism import GroupKind, Parallelism
 from astra_tacos.workload.generator.pipeline import PIPELINE_SCHEDULES
 
-MAX_MICRO_BATCHES = 4096
 MAX_BUCKETS = 1024
-MAX_BATCH = 1 << 40
-MAX_STEPS = 64
+"""Buckets of a layer: more are a number of bytes given as a number of buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +56,11 @@ class Training:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, value, most in (
-            ("micro-batches", self.micro_batches, MAX_MICRO_BATCHES),
-            ("batch", self.batch, MAX_BATCH),
-            ("steps", self.steps, MAX_STEPS),
-            ("buckets", self.buckets, MAX_BUCKETS),
-        ):
-            if not 1 <= value <= most:
-                raise ConfigError(f"{name}: found {value:,}, expected 1 to {most:,}")
+        for name in ("micro_batches", "batch", "steps"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name.replace('_', '-')}: found {getattr(self, name):,}, expected 1 or more")
+        if not 1 <= self.buckets <= MAX_BUCKETS:
+            raise ConfigError(f"buckets: found {self.buckets:,}, expected 1 to {MAX_BUCKETS:,} for each layer")
         for name, size in (("bucket-mb", self.bucket_bytes), ("first-bucket-mb", self.first_bucket_bytes)):
             if not 0 <= size <= MAX_SIZE_BYTES:
                 raise ConfigError(f"{name}: found {size:,} bytes, expected 0 to {MAX_SIZE_BYTES:,}")

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-from astra_tacos.run.groups import MAX_RANK
+from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
@@ -49,6 +49,7 @@ ELEMENT_BYTES = {
 }
 """Bytes of an element, by the names that PyTorch's traces give types; without `c10::`, in lower case."""
 MAX_BYTES = 1 << 62
+"""Whole numbers of a trace above it are damage: products with a size would not fit 64 bits."""
 _RANK = re.compile(r"[0-9]{1,9}")
 _PEER = re.compile(r"(send|recv)\s*(\d{1,10})\s*(?:->|<-)\s*(\d{1,10})")
 
@@ -126,7 +127,7 @@ def communication_of(name: str, size_bytes: int | None, group: str, peer: int | 
     match = _PEER.search(name)
     word = match[1] if match else name.lower().removeprefix("nccl:").removeprefix("gloo:").strip()
     if word in ("send", "recv"):
-        other = whole_number(int(match[3]), MAX_RANK) if match else peer
+        other = whole_number(int(match[3]), INT32_MAX) if match else peer
         return None if other is None else Communication(name, None, size_bytes, group, word == "send", other)
     pattern = pattern_of_name(name)
     return None if pattern is None else Communication(name, pattern, size_bytes, group)
@@ -222,9 +223,9 @@ def _communication(node: dict[str, Any], pointers: dict[int, str]) -> Communicat
     size = tensor_bytes(_attribute(node, "in_msg_nelems"), _attribute(node, "dtype"))
     if size is None:
         size = whole_number(bytes_of_tensors(inputs), MAX_BYTES)
-    peer = whole_number(_attribute(node, "dst_rank" if name.startswith("send") else "src_rank"), MAX_RANK)
+    peer = whole_number(_attribute(node, "dst_rank" if name.startswith("send") else "src_rank"), INT32_MAX)
     if peer is None and at:
-        peer = whole_number(inputs[at - 1], MAX_RANK)
+        peer = whole_number(inputs[at - 1], INT32_MAX)
     return communication_of(name, size, _group(node, name, at, pointers), peer)
 
 

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from astra_tacos.run.groups import MAX_RANK
+from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import is_number
@@ -237,7 +237,7 @@ def _communication(span: _Span, around: _Span | None, groups: dict[str, list[int
         args = source.args
         if name := sound_text(args.get("Collective name")):
             size = tensor_bytes(args.get("In msg nelems"), args.get("dtype"))
-            peer = whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), MAX_RANK)
+            peer = whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), INT32_MAX)
             found = communication_of(name, size, _group(args, groups), peer)
             if found is not None:
                 return found

@@ -19,6 +19,8 @@ from astra_tacos.workload.repairer.node import DraftNode
 _NUMBER_AFTER_WORD = re.compile(r"(?:rank|worker|gpu|node|eg|et|trace|kineto|host|dev(?:ice)?)[-_. ]?(\d+)", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d+)")
 _Trace = TypeVar("_Trace", HostTrace, KinetoTrace)
+_LOOKED_BACK = 64
+"""Operations of another stream that are looked at for the one that an operation waited for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,10 +103,6 @@ def _rank_of_name(name: str) -> int:
     if match is None:
         raise ConfigError(f"{name}: no rank in the file's name, expected one, like rank3.json, where there are several files")
     return int(match[1])
-
-
-_LOOKED_BACK = 64
-"""Operations of another stream that are looked at for the one that an operation waited for."""
 
 
 @dataclass(frozen=True, slots=True)

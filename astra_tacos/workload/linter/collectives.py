@@ -19,9 +19,6 @@ from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import count_before, row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
-_MOST_NAMES = 1_000_000
-"""Most collectives for which names of nodes are read to match the nodes of different ranks."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collectives:
@@ -148,7 +145,7 @@ def _turns(
     """
     name = np.zeros(len(rows), np.int64)
     open_ = np.flatnonzero(~certain)
-    if 0 < len(open_) <= _MOST_NAMES:
+    if len(open_):
         _, name[open_] = np.unique(np.array(read_names(view.trace, rows[open_])), return_inverse=True)
         name[open_[~_names_agree(sort[open_], rank[open_], name[open_])]] = 0
     order = np.lexsort((view.place[rows], name))

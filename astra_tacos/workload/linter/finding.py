@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from astra_tacos.workload.linter.facts import Facts
 
 
-EXACT_NS = 1 << 53
-"""Time in ns up to which ASTRA-sim is exact, as it passes times as doubles (`CommonNetworkApi.cc`, `sim_get_time`)."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 

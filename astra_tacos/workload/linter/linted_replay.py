@@ -32,6 +32,7 @@ from astra_tacos.support.files import check_apart, output_place, together
 from astra_tacos.workload.linter.lint import LintReport, lint
 
 _RANKS_SHOWN = 8
+"""Ranks that never finished, in a finding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.messages import Messages, message_keys, ordered_messages, sound_messages
 from astra_tacos.workload.linter.trace_view import TraceView
 
-_MOST_TRACE_MESSAGES = 20_000_000
-"""Most messages of custom collectives, over all groups, whose tags are compared with others."""
 _MOST_USERS = 64
 """Most nodes of a rank that are compared for each pair of collectives whose tags collide."""
+_OWN = -1
+"""Stands for the workload's own messages among the users of tags."""
 
 
 def _matched(facts: Facts) -> Iterator[tuple[TraceView, Messages]]:
@@ -151,10 +151,6 @@ def tag_collision(facts: Facts) -> Findings:
         yield view.at(rows[0], f"{what}, such {example}, and {nodes}", "give each a range of tags")
 
 
-_OWN = -1
-"""Stands for the workload's own messages among the users of tags."""
-
-
 def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
     """Keys of messages between ranks, the number of each one's user, and the users' names.
 
@@ -166,7 +162,6 @@ def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
     owners = [np.full(len(rows), _OWN)]
     names = {_OWN: "the workload's own messages"}
     custom = np.flatnonzero(collectives.run != NATIVE)
-    total = 0
     sorts, first = np.unique(collectives.sort[custom], return_index=True)
     for sort, entry in zip(sorts.tolist(), custom[first].tolist(), strict=True):
         run, group = collectives.run[entry], collectives.group[entry]
@@ -174,9 +169,6 @@ def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
             continue
         trace = facts.custom[run]
         sends = np.flatnonzero(sound_messages(trace, trace.num_ranks) & trace.rows(NodeType.COMM_SEND))
-        total += len(sends)
-        if total > _MOST_TRACE_MESSAGES:
-            break
         members = np.array(sorted(collectives.members[group]), np.int64)
         src, dst, tag, size = message_keys(trace, sends)
         inside = (src < len(members)) & (dst < len(members))

@@ -6,7 +6,7 @@ ASTRA-sim matches messages by tag, source, destination and size, first in, first
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +15,6 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.trace_view import TraceView
-
-_MOST_CANDIDATES = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,16 +102,15 @@ def _excused(view: TraceView, rows: Ints, num_ranks: int) -> Bools:
 def _candidates(view: TraceView, sends: Ints, recvs: Ints) -> tuple[dict[int, int], dict[int, int]]:
     """Two maps from a lost receive to a lost send: one that differs in size only, and one that differs in tag only."""
     pairs: tuple[dict[int, int], dict[int, int]] = ({}, {})
-    sends, recvs = sends[:_MOST_CANDIDATES], recvs[:_MOST_CANDIDATES]
     taken: set[int] = set()
     for found, kept in zip(pairs, ((0, 1, 2), (0, 1, 3)), strict=True):
-        waiting: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
         send_keys, recv_keys = message_keys(view, sends), message_keys(view, recvs)
         for row, *key in zip(sends.tolist(), *(send_keys[column].tolist() for column in kept), strict=True):
             if row not in taken:
                 waiting[tuple(key)].append(row)
         for row, *key in zip(recvs.tolist(), *(recv_keys[column].tolist() for column in kept), strict=True):
             if row not in taken and waiting[tuple(key)]:
-                found[row] = waiting[tuple(key)].pop(0)
+                found[row] = waiting[tuple(key)].popleft()
                 taken |= {row, found[row]}
     return pairs

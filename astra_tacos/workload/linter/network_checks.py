@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.run.backend import BACKENDS
+from astra_tacos.run.backend import BACKENDS, EXACT_NS
 from astra_tacos.run.groups import sorted_position
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import EXACT_NS, Findings, Found, Severity, check
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import TraceView
 
 

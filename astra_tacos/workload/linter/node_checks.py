@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from astra_tacos.run.aborts import lack_statistics
+from astra_tacos.run.backend import EXACT_NS
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -16,11 +17,13 @@ from astra_tacos.support.grouping import distinct
 from astra_tacos.support.units import NS_PER_US, format_size
 from astra_tacos.workload.linter import _order_kernels as kernels
 from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import EXACT_NS, Findings, Found, Severity, check
+from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
 from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_SKIPPED = 64
 """Most skipped nodes of a rank for which lint searches the nodes that may run at the same time."""
+_SHOWN_OF_CYCLE = 8
+"""Nodes of a cycle, in a finding."""
 
 
 def _messages(facts: Facts, view: TraceView) -> Bools:
@@ -199,9 +202,6 @@ def no_operations(facts: Facts) -> Findings:
     columns = view.columns
     where = view.computes_on_gpu & (columns.num_ops == 0) & (columns.tensor_size > 0)
     yield view.each(where, "num_ops is 0 under the roofline: it never ends", "leave it out")
-
-
-_SHOWN_OF_CYCLE = 8
 
 
 @check("D01", "dangling dependency")

@@ -21,6 +21,7 @@ from astra_tacos.workload.linter.run_order import SEND_GROUP, Pairs, circles
 from astra_tacos.workload.linter.trace_view import TraceView, listed
 
 _SHOWN_OF_CHAIN = 10
+"""Nodes of a chain, in a finding."""
 _REMEDY = "order them by control dependencies, alike on every rank"
 
 

@@ -29,6 +29,9 @@ _MOST_STEPS = 1 << 31
 """Most visits of edges while the order is followed through other ranks."""
 
 SEND_GROUP = -1
+"""In place of the id of a group, for messages."""
+_MOST_CIRCLE_PAIRS = 128
+"""Most pairs of two groups on a rank that the search for cycles uses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,10 +209,6 @@ def _free_pairs(view: TraceView, collectives: Collectives, graph: _Graph, sent: 
         first, second, first_waits, second_waits = first[free], second[free], first_waits[free], second_waits[free]
     pairs = Pairs(first, second, view.rank[first], group[first], group[second], first_waits, second_waits)
     return pairs, np.flatnonzero(cut), followed
-
-
-_MOST_CIRCLE_PAIRS = 128
-"""Most pairs of two groups on a rank that the search for cycles uses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,6 @@ from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.finding import Found, FoundRows, Severity, TraceFiles
 
-_UINT32 = 0xFFFF_FFFF
-_INT32_MAX = 0x7FFF_FFFF
-
 
 class TraceView:
     """The readable nodes of a workload or of a custom collective.
@@ -70,8 +67,8 @@ class TraceView:
     @cached_property
     def tags(self) -> Ints:
         """int64[num_nodes], tags as ASTRA-sim reads them: signed 32-bit integers, modulo `TAGS`; -1 for negative ones."""
-        unsigned = self.trace.tag & _UINT32
-        return np.where(unsigned > _INT32_MAX, -1, unsigned % TAGS)
+        tag = self.trace.tag.astype(np.int32).astype(np.int64)
+        return np.where(tag < 0, -1, tag % TAGS)
 
     def node(self, row: int) -> int:
         """Id of a node."""

@@ -23,6 +23,9 @@ from astra_tacos.workload.linter.lint import LintReport, lint
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 
+_OPS_OF_PAUSE = 1500
+"""Operations that take more than 1 ns and less than 2 at 1 TFLOP/s."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -78,10 +81,6 @@ class Log:
         """Set an attribute that is a whole number, and say what it was."""
         self.add(f"{name} {node.number(name)} became {value}", reason, node, is_assumed=is_assumed)
         node.set(name, value)
-
-
-_OPS_OF_PAUSE = 1500
-"""Operations that take more than 1 ns and less than 2 at 1 TFLOP/s."""
 
 
 @dataclass(slots=True)

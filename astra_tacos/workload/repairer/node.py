@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from astra_tacos.run.groups import MAX_RANK
+from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
 from astra_tacos.support.text_files import is_whole
 
@@ -48,7 +48,7 @@ def groups_of_text(text: str) -> Iterator[tuple[str, list[int]]]:
         ranks = entry.get("ranks", [])
         if isinstance(ranks, dict):  # older PyTorch: rank in the world to rank in the group
             ranks = [int(rank) for rank in ranks if str(rank).isdecimal()]
-        if isinstance(ranks, list) and all(is_whole(rank, 0, MAX_RANK) for rank in ranks):
+        if isinstance(ranks, list) and all(is_whole(rank, 0, INT32_MAX) for rank in ranks):
             yield sound_text(str(entry["pg_name"])), ranks
 
 
@@ -105,10 +105,6 @@ _ACCEPTED = {"pg_name": {"string_val", "bytes_val"}, "involved_dim": {"bool_list
 def accepted_fields(name: str) -> set[str]:
     """The fields in which ASTRA-sim reads an attribute."""
     return _ACCEPTED.get(name, INTEGERS)
-
-
-_TEXT_OF_TENSORS = 1 << 20
-"""Longest text of a node's tensors that is searched for their sizes."""
 
 
 class DraftNode:
@@ -269,8 +265,6 @@ class DraftNode:
     def texts(self) -> list[Any]:
         """Values of its `inputs`, as the Python literal that converters write; empty if they are something else."""
         text = self.seen.inputs.values
-        if not text or len(text) > _TEXT_OF_TENSORS:
-            return []
         try:
             values = ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -22,7 +22,6 @@ from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.repairer.node import DraftNode
 
-_MOST = (1 << 63) - 1
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
@@ -70,7 +69,8 @@ class RankNodes:
             If it is no trace, or one whose nodes columns cannot hold: two of one id, no id, or a number beyond int64.
         """
         trace = read_ranks(str(file.path), [lambda: file], threads=1, chunks=False, workload=True)
-        if trace.workload is None or max(int(trace.node_id.max(initial=0)), int(trace.duration_us.max(initial=0))) >= _MOST:
+        largest = max(int(trace.node_id.max(initial=0)), int(trace.duration_us.max(initial=0)))
+        if trace.workload is None or largest >= np.iinfo(np.int64).max:
             raise ConfigError(f"{file.path}: numbers beyond int64")
         data = file.data[: file.size].tobytes()
         begin = np.append(trace.workload.byte_offset, file.size)

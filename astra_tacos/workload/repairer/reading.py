@@ -22,7 +22,9 @@ from astra_tacos.workload.repairer.node import DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 
 DEFAULT_BANDWIDTH_GIBPS = 50
+"""Of each link of a network that is assumed, in GiB/s."""
 DEFAULT_LATENCY_NS = 500
+"""Of each link of a network that is assumed."""
 DEFAULT_MEMORY = {"memory-type": "NO_MEMORY_EXPANSION"}
 
 

@@ -122,7 +122,7 @@ def test_a_model_comes_from_a_file(tmp_path):
         "name,parameters,forward_us,backward_us\na,x,1,1\n": "line 2: parameters: found 'x'",
         "name,parameters,forward_us,backward_us\na,1,nan,1\n": "line 2: forward_us: found 'nan'",
         "name,parameters,forward_us,backward_us\na,1,1\n": "line 2: found 3 values, expected 4",
-        "name,parameters,forward_us,backward_us\n": "found 0 layers",
+        "name,parameters,forward_us,backward_us\n": "found no layers",
     }.items(),
 )
 def test_wrong_files_are_refused_with_their_line(text, message, tmp_path):

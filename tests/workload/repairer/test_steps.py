@@ -65,6 +65,12 @@ CASES = [
         False,
     ),
     Case(
+        "process-groups",
+        every([defines_groups(1, " " * (2 << 20) + GROUPS), coll(2, [1], group=7), coll(3, [2], group=0)]),
+        ("group '7' of ranks [0, 1] added to comm_group.json",),
+        False,
+    ),
+    Case(
         "group-names",
         RunFiles(
             "coll 1 pg_name='0.0' | coll 1 pg_name='0.0' | 2 * coll 1 pg_name='4'",

@@ -25,6 +25,8 @@ _STANDS_FOR = {
     CommType.REDUCE_SCATTER_BLOCK: (CommType.REDUCE_SCATTER, "which is the same for equal blocks"),
     CommType.BARRIER: (CommType.ALL_REDUCE, "of a byte per rank, in which all ranks wait for one another"),
 }
+_ASSUMED = 4
+"""Dimensions that ASTRA-sim assumes where a node has no `involved_dim`."""
 
 
 def mend_patterns(draft: Draft, log: Log) -> None:
@@ -244,10 +246,6 @@ def _subsequence(model: Sequence[_Key], keys: Sequence[_Key]) -> list[int] | Non
 
 def _told(nodes: list[DraftNode], most: int = 3) -> str:
     return ", ".join(map(_pattern_name, nodes[:most])) + (", ..." if len(nodes) > most else "")
-
-
-_ASSUMED = 4
-"""Dimensions that ASTRA-sim assumes where a node has no `involved_dim`."""
 
 
 def involve_dimensions(draft: Draft, log: Log) -> None:

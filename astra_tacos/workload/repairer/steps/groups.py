@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from astra_tacos.run.groups import group_id
-from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.run.run import PATTERN_KEYS, looked_up
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.linter.trace_view import listed
@@ -13,7 +15,6 @@ from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, groups_of_text, sound_text
 
 _NAME = "process_group:init"
-_MOST_TEXT = 1 << 24
 
 
 def define_groups(draft: Draft, log: Log) -> None:
@@ -23,8 +24,7 @@ def define_groups(draft: Draft, log: Log) -> None:
     file has already stay as they are.
     """
     for node in (node for nodes in draft.ranks for node in nodes.named(_NAME)):
-        texts = (text for text in map(sound_text, node.texts()) if len(text) <= _MOST_TEXT)
-        for name, ranks in (group for text in texts for group in groups_of_text(text)):
+        for name, ranks in (group for text in node.texts() for group in groups_of_text(sound_text(text))):
             if name in draft.groups or name in ALL_RANKS:
                 continue
             members = draft.groups[name] = sorted(set(ranks)) or list(range(draft.num_ranks))
@@ -149,9 +149,6 @@ def _listed(ranks: list[int]) -> str:
     return f"rank{'s' * (len(ranks) != 1)} {listed(ranks, 8)}"
 
 
-_INT32 = 1 << 32
-
-
 def separate_plans(draft: Draft, log: Log) -> None:
     """Copy a group for each further custom collective that its nodes of one pattern name.
 
@@ -178,8 +175,9 @@ def separate_plans(draft: Draft, log: Log) -> None:
 
 def _program(draft: Draft, node: DraftNode, pattern: int) -> str | None:
     """The prefix of the custom collective that a node names."""
-    if node.id % _INT32 in draft.per_node:
-        return draft.per_node[node.id % _INT32]
+    own = draft.per_node.get(int(looked_up(np.array([node.id], np.uint64))[0]))
+    if own is not None:
+        return own
     key = next((key for known, key in PATTERN_KEYS.items() if known == pattern), COMM_KEYS[0])
     entry = draft.system.get(f"{key}-implementation-custom")
     return str(entry[0]) if entry else None

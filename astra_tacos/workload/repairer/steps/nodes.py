@@ -13,6 +13,11 @@ from astra_tacos.support.units import NS_PER_US
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import FIELDS, DraftNode, accepted_fields
 
+_OPS_PER_NS = 1000
+"""Operations in a ns at 1 TFLOP/s."""
+_SHOWN = 4
+"""Ids that a change lists."""
+
 
 def convert_values(draft: Draft, log: Log) -> None:
     """Convert values of types at which ASTRA-sim's reader throws, and remove attributes that have no value.
@@ -110,10 +115,6 @@ def drop_skipped(draft: Draft, log: Log) -> None:
     """
     why = "ASTRA-sim skips the node, and may stall behind it"
     draft.remove(log, ((node, "(INVALID)", why) for node in draft.nodes(NodeType.INVALID)))
-
-
-_OPS_PER_NS = 1000
-"""Operations in a ns at 1 TFLOP/s."""
 
 
 def mend_roofline(draft: Draft, log: Log) -> None:
@@ -277,9 +278,6 @@ def renumber(draft: Draft, log: Log) -> None:
                 )
             log.add(f"id {node.id} became {number}", "an earlier node has the same id", node)
             node.message.id = number
-
-
-_SHOWN = 4
 
 
 def drop_dangling(draft: Draft, log: Log) -> None:
