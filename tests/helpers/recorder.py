@@ -97,7 +97,9 @@ def _digest(path: Path, folder: Path) -> str:
     if path.suffix == ".parquet":
         from pyarrow import parquet
 
-        content = json.dumps(parquet.read_table(path).drop_columns(["seconds"]).to_pylist(), default=str).encode()
+        table = parquet.read_table(path)
+        kept = [name for name in table.column_names if not any(word in name for word in _MEASURED)]
+        content = json.dumps(table.select(kept).to_pylist(), default=str).encode()
     with contextlib.suppress(UnicodeDecodeError):
         content = _unmeasured(path.suffix, masked(content.decode(), folder), folder).encode()
     return hashlib.sha256(content).hexdigest()[:12]
