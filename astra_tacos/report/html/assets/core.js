@@ -10,7 +10,7 @@
  *   AT.format.time(ns) .size(bytes) .number(value, digits) .percent(share) .count(n)
  *   AT.fit(element, draw)       have `draw(width)` called now and whenever the width of an element changes, also for print
  *   AT.colours                  Paul Tol's palettes: `bright`, `muted`, and names for what is drawn everywhere
- *   AT.ramp(share)              a colour for a share of 0 to 1; AT.rampStops for Plotly's `colorscale`
+ *   AT.ramp(share)              a colour for a share of 0 to 1; AT.rampStops for Plotly's `colorscale`; AT.between(colours, share) of other colours
  *   figure.js: AT.chart, AT.figure, AT.download, AT.csv;  table.js: AT.table; table_filter.js: AT.filter;  timeline.js: AT.timeline
  *
  * The document's root element gets `data-ready` once everything is drawn.
@@ -165,9 +165,14 @@ const AT = {
 
   /** A colour of Tol's YlOrBr for a share of 0 to 1. */
   ramp(share) {
-    const place = Math.min(Math.max(share || 0, 0), 1) * (AT.rampStops.length - 1);
-    const low = Math.min(Math.floor(place), AT.rampStops.length - 2);
-    const channel = (colour, i) => parseInt(AT.rampStops[colour][1].slice(1 + 2 * i, 3 + 2 * i), 16);
+    return AT.between(AT.rampStops.map(([, colour]) => colour), share);
+  },
+
+  /** A colour for a share of 0 to 1 of the way along some colours. */
+  between(colours, share) {
+    const place = Math.min(Math.max(share || 0, 0), 1) * (colours.length - 1);
+    const low = Math.min(Math.floor(place), colours.length - 2);
+    const channel = (colour, i) => parseInt(colours[colour].slice(1 + 2 * i, 3 + 2 * i), 16);
     const mix = [0, 1, 2].map((i) => Math.round(channel(low, i) + (place - low) * (channel(low + 1, i) - channel(low, i))));
     return `rgb(${mix.join(",")})`;
   },

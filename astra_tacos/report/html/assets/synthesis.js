@@ -60,9 +60,9 @@ AT.ready(async () => {
   const binding = new Set(data.binding);
   const describeLink = (link) => `${linkName(link)}: ${percent(data.links.busy[link])} of the time in use, ${data.links.bandwidth[link]} GiB/s, ${time(data.links.latency[link])} latency`
     + `${dimension(link) && `, dimension ${dimension(link)}`}${binding.has(link) ? ", one of the links that the bound is about" : ""}`;
-  if (data.layout) {
+  if (data.picture) {
     parts.drawing = AT.topology($("topology"), {
-      layout: data.layout, links: data.links, npus: data.npus, devices: data.devices, binding: data.binding, name: `${stem}-network`, rows: linkRows, describe: describeLink,
+      picture: data.picture, binding: data.binding, name: `${stem}-network`, rows: linkRows, describe: describeLink,
       alt: `Drawing of ${data.name}: ${count(data.npus)} NPUs, ${count(data.devices - data.npus)} other devices and ${count(data.links.src.length)} links, coloured by the share of time in use.`,
       onNpu: tree ? (npu) => showNpu(npu) : null,
     });
