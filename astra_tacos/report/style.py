@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -18,10 +19,17 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-REDUCE, COPY = "#4477aa", "#ee6677"
-"""Colours of sends that reduce and of sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
-RANK_STATES = ("#4477aa", "#66ccee", "#ee6677", "#ccbb44", "#e6e6e6")
-"""Colours of the states of a rank, in the order of `rank_states.STATES`."""
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of bars over time: its entry in the legend, and its colour."""
+
+    label: str
+    colour: str
+
+
+REDUCE, COPY = Kind("reduce", "#4477aa"), Kind("copy", "#ee6677")
+"""Kinds of sends; colours are Paul Tol's `bright`, safe for the colour-blind."""
 _LOOKS = (
     ("#dd7733", "d"),
     ("#228833", "P"),

@@ -19,6 +19,7 @@ from matplotlib.colors import to_hex
 from astra_tacos import build_topology, certify, make_collective, synthesize
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.report.figure.timeline_plot import draw_timeline
 from astra_tacos.report.figure.topology_plot import draw_topology
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.synthesis import synthesis_page
@@ -267,6 +268,23 @@ def test_page_and_figure_draw_the_same_network(running, tmp_path):
         assert np.allclose(np.sort(page.evaluate("[...AT.data.picture.values]")), lines.get_array())
         ends = [f"rgb({int(c[1:3], 16)},{int(c[3:5], 16)},{int(c[5:], 16)})" for c in map(to_hex, lines.get_cmap()([0.0, 1.0]))]
         assert page.evaluate("[0, 1].map((share) => AT.between(AT.data.picture.shades.colours, share))") == ends
+
+
+@pytest.mark.parametrize("collective", ["reduce-scatter", "all-gather", "all-reduce"])
+def test_timelines_of_page_and_figure_name_the_same_kinds_and_links(running, tmp_path, collective):
+    of = schedule(topology(*SWITCH), collective)
+    figure = drawn(draw_timeline, of)
+    legend = figure.legends[0]
+    kinds = [
+        (text.get_text(), to_hex(patch.get_facecolor())) for text, patch in zip(legend.texts, legend.get_patches(), strict=True)
+    ]
+    with opened(running, page_of(of, tmp_path / "page.html")) as page:
+        assert page.evaluate("AT.data.kinds.map(({ label, colour }) => [label, colour])") == [list(kind) for kind in kinds]
+        assert page.locator("#links-over-time .key").first.inner_text().split() == [label for label, _ in kinds]
+        of_bars = page.evaluate("Array.from(AT.data.bars.send, (send) => AT.data.sends.reduces[send])")
+        assert {("copy", "reduce")[reduces] for reduces in of_bars} == {label for label, _ in kinds}
+        labels = {label.get_text() for label in figure.axes[0].get_yticklabels()}
+        assert labels <= {row[0] for row in saved_rows(page, "#links-over-time")[1:]}
 
 
 def test_too_many_sends_are_aggregated_and_the_page_says_so(running, tmp_path):
