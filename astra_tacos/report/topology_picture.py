@@ -8,6 +8,7 @@ import numpy as np
 
 from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
+from astra_tacos.report.style import SHADES
 from astra_tacos.report.topology_layout import Layout, layout
 from astra_tacos.support.arrays import Floats, Ints, Ints32
 
@@ -19,10 +20,8 @@ _LOOKS = {
     "cpu": ("hexagon", "hexagons", "CPUs"),
 }
 """For each of `FORWARDING_KINDS`, the shape of its mark, and how legends call the marks and the devices."""
-_BANDWIDTHS = ("#b5de2b", "#6ece58", "#35b779", "#1f9e89", "#26828e", "#31688e", "#3e4989", "#482878", "#440154")
-"""Colours from low to high: viridis without what is too pale for thin lines on white."""
 _SHARES = ("#fec44f", "#fe9929", "#ec7014", "#cc4c02", "#993404", "#662506")
-"""The same of ColorBrewer's YlOrBr."""
+"""Colours of shares of time, ColorBrewer's YlOrBr."""
 _MOST_BANDWIDTHS = 8
 """Number of distinct bandwidths up to which each has a colour of its own."""
 
@@ -125,9 +124,9 @@ def bandwidth_shades(topology: Topology) -> Shades:
     """Colours of the bandwidths of a network."""
     title, distinct = "bandwidth of a link (GiB/s)", np.unique(topology.link_bandwidth_gibps)
     if len(distinct) <= _MOST_BANDWIDTHS:
-        return Shades(title, _BANDWIDTHS, "steps", distinct.tolist(), [f"{value:g}" for value in distinct])
+        return Shades(title, SHADES, "steps", distinct.tolist(), [f"{value:g}" for value in distinct])
     ticks = np.geomspace(distinct[0], distinct[-1], 4).tolist()
-    return Shades(title, _BANDWIDTHS, "log", ticks, [f"{value:.3g}" for value in ticks])
+    return Shades(title, SHADES, "log", ticks, [f"{value:.3g}" for value in ticks])
 
 
 def use_shades() -> Shades:

@@ -10,7 +10,7 @@
  *   AT.format.time(ns) .size(bytes) .number(value, digits) .percent(share) .count(n)
  *   AT.unit(last)               {scale, unit} of a time axis
  *   AT.fit(element, draw)       have `draw(width)` called now and whenever the width of an element changes, also for print
- *   AT.colours                  Paul Tol's palettes: `bright`, `muted`, and names for what is drawn everywhere
+ *   AT.colours                  Paul Tol's `bright`, and names for what is drawn everywhere
  *   AT.ramp(share)              a colour for a share of 0 to 1; AT.rampStops for Plotly's `colorscale`; AT.between(colours, share) of other colours
  *   figure.js: AT.chart, AT.figure, AT.download, AT.csv;  table.js: AT.table; table_filter.js: AT.filter;  timeline.js: AT.timeline
  *
@@ -165,7 +165,6 @@ const AT = {
   colours: {
     accent: "#4477aa", bound: "#222222", mark: "#aa3377", quiet: "#9aa5b1",
     bright: ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb"],
-    muted: ["#332288", "#cc6677", "#117733", "#ddaa33", "#88ccee", "#aa4499", "#44aa99", "#999933", "#882255", "#666666"],
   },
 
   rampStops: ["#ffffe5", "#fff7bc", "#fee391", "#fec44f", "#fb9a29", "#ec7014", "#cc4c02", "#993404", "#662506"].map((colour, i) => [i / 8, colour]),
