@@ -224,7 +224,7 @@ def _by_layers(topology: Topology) -> Points | None:
         even = (np.arange(len(own)) + 0.5) * width / len(own)
         is_apart = np.all(np.diff(middle[order]) >= _CLOSE * width / len(own))
         across[own[order]] = middle[order] if is_apart else even
-    height = min(_TALLEST / max(np.ptp(layer), 1), _LAYER)
+    height = min(_TALLEST / max(int(np.ptp(layer)), 1), _LAYER)
     return np.stack((across / width, layer * height), axis=1)
 
 

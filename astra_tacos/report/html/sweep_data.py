@@ -110,13 +110,13 @@ def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
     }
 
 
-MOST_SERIES = 40
+_MOST_SERIES = 40
 """Distinct values of a column up to which they can be told apart as series."""
 
 
 def _looks(name: str | None, values: list[Any]) -> list[tuple[str, str]]:
     looks = [(colour, _SYMBOLS[marker]) for colour, marker in series_looks(name, values).values()]
-    return looks if len(looks) <= MOST_SERIES else []
+    return looks if len(looks) <= _MOST_SERIES else []
 
 
 def _column(table: SweepColumns, name: str) -> dict[str, Any]:
