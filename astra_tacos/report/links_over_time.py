@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
+from astra_tacos.report.style import COPY, REDUCE, Kind
 from astra_tacos.schedule.dependencies import data_dependencies
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
 
@@ -101,7 +104,7 @@ class LinkRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Bars over time: int64[n] row, start, end and kind, which is the number of a colour."""
+    """Bars over time: int64[n] row, start, end and kind, the number of one of several."""
 
     row: Ints
     start_ns: Ints
@@ -155,11 +158,24 @@ def link_rows(topology: Topology, with_down_links: bool = True) -> LinkRows:
 
 
 def bars_of(schedule: Schedule, rows: LinkRows) -> Bars:
-    """All messages on the link that they start on, in the schedule's order; kind 0 reduces, 1 copies."""
+    """All messages on the link that they start on, in the schedule's order; kinds are those of `send_kinds`."""
     use, own = link_use(schedule), slice(schedule.num_messages)
-    return Bars(
-        rows.row[use.link[own]], use.start_ns[own], use.end_ns[own], (~schedule.reduces[schedule.message_row]).astype(np.int64)
-    )
+    copies = len(send_kinds(schedule)) - 1
+    kind = np.where(schedule.reduces[schedule.message_row], 0, copies)
+    return Bars(rows.row[use.link[own]], use.start_ns[own], use.end_ns[own], kind)
+
+
+def send_kinds(schedule: Schedule | SymmetricSchedule) -> tuple[Kind, ...]:
+    """The kinds of sends that a schedule has: those that reduce before those that copy."""
+    return (REDUCE,) * bool(schedule.reduces.any()) + (COPY,) * (not schedule.reduces.all())
+
+
+def device_label(topology: Topology, device: int) -> str:
+    """`3` for an NPU, `sw 16`, `nic 20` for other devices."""
+    if device < topology.num_endpoints:
+        return str(device)
+    kind = topology.forwarding[device - topology.num_endpoints].kind if device < topology.num_npus else SWITCH_KIND
+    return f"{'sw' if kind == SWITCH_KIND else kind} {device}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,8 +304,8 @@ class TimePanel:
     ----------
     axes
         The panel.
-    colours
-        The colour of each kind of bars.
+    kinds
+        The kinds of bars.
     end_ns
         End of the time axis.
     scale
@@ -299,7 +315,7 @@ class TimePanel:
     """
 
     axes: Any
-    colours: tuple[str, ...]
+    kinds: tuple[Kind, ...]
     end_ns: int
     scale: float
     width: str
@@ -317,9 +333,9 @@ class TimePanel:
 
         lines, bins = min(rows, most_rows), _BINS[self.width]
         image = np.ones((lines, bins, 3))
-        shares = np.clip(bars.shares(len(self.colours), rows, (lines, bins), self.end_ns), 0, 1)
-        for share, colour in zip(shares, self.colours, strict=True):
-            image -= strength * share[:, :, None] * (1 - np.array(to_rgb(colour)))
+        shares = np.clip(bars.shares(len(self.kinds), rows, (lines, bins), self.end_ns), 0, 1)
+        for share, kind in zip(shares, self.kinds, strict=True):
+            image -= strength * share[:, :, None] * (1 - np.array(to_rgb(kind.colour)))
         extent = (0.0, self.end_ns / self.scale, float(rows), 0.0)
         self.axes.imshow(np.clip(image, 0, 1), extent=extent, aspect="auto", interpolation="nearest", zorder=1)
         return -(-rows // lines)
@@ -333,13 +349,13 @@ class TimePanel:
         style |= {"rasterized": len(bars.row) > MOST_VECTOR_BARS, "zorder": 2 if least is None else 5}
         least_width, least_height = least or (0.0, 0.0)
         half = max(_BAR_HEIGHT, least_height) / 2
-        for kind, colour in enumerate(self.colours):
-            own = np.flatnonzero(bars.kind == kind)
+        for number, kind in enumerate(self.kinds):
+            own = np.flatnonzero(bars.kind == number)
             begin, end = bars.start_ns[own] / self.scale, bars.end_ns[own] / self.scale
             wider = np.maximum(least_width - (end - begin), 0) / 2
             left, right, top, bottom = begin - wider, end + wider, bars.row[own] + 0.5 - half, bars.row[own] + 0.5 + half
             corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1).reshape(-1, 4, 2)
-            self.axes.add_collection(PolyCollection(list(corners), facecolors=[mixed(colour, strength)], **style))
+            self.axes.add_collection(PolyCollection(list(corners), facecolors=[mixed(kind.colour, strength)], **style))
 
 
 def mixed(colour: str, share: float) -> tuple[float, float, float]:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from astra_tacos.report.style import RANK_STATES, new_figure, time_unit, wrapped
+from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, STATES
+from astra_tacos.report.style import new_figure, time_unit, wrapped
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.own_files import Number, read_own
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PARTS = (("compute", RANK_STATES[0]), ("exposed communication", RANK_STATES[2]), ("idle", RANK_STATES[4]))
+PARTS = tuple(STATES[state] for state in (COMPUTES, EXPOSED, IDLE))
 """Names and colours of the parts of a run's time."""
 AS_IS = "as it is"
 FIFO = "fifo"
@@ -175,9 +176,15 @@ def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
     axes = figure.subplots()
     unit, scale = time_unit(max(row.end_ns for row in rows))
     left = [0.0] * len(rows)
-    for (label, colour), values in zip(PARTS, zip(*(row.parts_ns for row in rows), strict=True), strict=True):
+    for part, values in zip(PARTS, zip(*(row.parts_ns for row in rows), strict=True), strict=True):
         axes.barh(
-            place, [value / scale for value in values], left=left, height=_BAR_INCHES, color=colour, label=label, linewidth=0
+            place,
+            [value / scale for value in values],
+            left=left,
+            height=_BAR_INCHES,
+            color=part.colour,
+            label=part.label,
+            linewidth=0,
         )
         left = [one + value / scale for one, value in zip(left, values, strict=True)]
     first = rows[0].end_ns

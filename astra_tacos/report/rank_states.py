@@ -7,12 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.report.style import Kind
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, MEMORY, RECEIVE, SEND, Nodes, RecordedReplay
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.grouping import distinct, in_ranges
 
-STATES = ("compute", "compute and communication", "exposed communication", "waiting for a message", "idle")
-"""Names of the states, by number. ASTRA-sim counts the last three states together as exposed communication."""
+STATES = (
+    Kind("compute", "#4477aa"),
+    Kind("compute and communication", "#66ccee"),
+    Kind("exposed communication", "#ee6677"),
+    Kind("waiting for a message", "#ccbb44"),
+    Kind("idle", "#e6e6e6"),
+)
+"""The states, by number. ASTRA-sim counts the last three states together as exposed communication."""
 COMPUTES, OVERLAPS, EXPOSED, WAITS, IDLE = range(len(STATES))
 NO_NODE = -1
 

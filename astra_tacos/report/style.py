@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -18,10 +19,17 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
-REDUCE, COPY = "#4477aa", "#ee6677"
-"""Colours of sends that reduce and of sends that copy: Paul Tol's `bright`, safe for the colour-blind."""
-RANK_STATES = ("#4477aa", "#66ccee", "#ee6677", "#ccbb44", "#e6e6e6")
-"""Colours of the states of a rank, in the order of `rank_states.STATES`."""
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of bars over time: its entry in the legend, and its colour."""
+
+    label: str
+    colour: str
+
+
+REDUCE, COPY = Kind("reduce", "#4477aa"), Kind("copy", "#ee6677")
+"""Kinds of sends; colours are Paul Tol's `bright`, safe for the colour-blind."""
 _LOOKS = (
     ("#dd7733", "d"),
     ("#228833", "P"),
@@ -63,6 +71,8 @@ SERIES_STYLES = (
     ("#555555", "X"),
 )
 """Colours and markers of series other than synthesizers: Paul Tol's `bright`."""
+SHADES = ("#b5de2b", "#6ece58", "#35b779", "#1f9e89", "#26828e", "#31688e", "#3e4989", "#482878", "#440154")
+"""Colours from low to high numbers: viridis without what is too pale for thin lines on white."""
 TIMES = " \N{MULTIPLICATION SIGN} "
 
 _TIME_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
@@ -71,6 +81,14 @@ _TIME_UNITS = (("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9))
 def look_of(synthesizer: str) -> tuple[str, str]:
     """Colour and marker (of matplotlib) of a synthesizer, the same in all pictures: both follow from its name."""
     return _LOOKS[crc32(synthesizer.encode(), _SALT) % len(_LOOKS)]
+
+
+def between(colours: Sequence[str], share: float) -> str:
+    """The colour at a share of 0 to 1 of the way along some colours, `#rrggbb` each."""
+    place = share * (len(colours) - 1)
+    low = min(int(place), len(colours) - 2)
+    ends = [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours[low : low + 2]]
+    return "#" + "".join(f"{round(a + (place - low) * (b - a)):02x}" for a, b in zip(*ends, strict=True))
 
 
 def time_unit(least_ns: float) -> tuple[str, float]:

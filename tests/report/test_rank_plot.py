@@ -14,7 +14,7 @@ from matplotlib.colors import to_hex, to_rgb
 from astra_tacos.report.figure import timeline_plot
 from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.rank_states import STATES, find_segments
-from astra_tacos.report.style import RANK_STATES, WIDTHS, time_unit
+from astra_tacos.report.style import WIDTHS, time_unit
 
 
 def recording(ranks=4):
@@ -40,7 +40,7 @@ def test_bars_are_what_ranks_do():
             assert isinstance(bars, PolyCollection)
             for path in bars.get_paths():
                 (begin, top), (end, _) = path.vertices.min(axis=0), path.vertices.max(axis=0)
-                key = int(top), STATES[RANK_STATES.index(to_hex(bars.get_facecolor()[0]))]
+                key = int(top), next(kind.label for kind in STATES if kind.colour == to_hex(bars.get_facecolor()[0]))
                 found.setdefault(key, []).append((round(begin * scale), round(end * scale)))
         for rank in range(4):
             ready, over = 100 + rank, 100 + rank + slowness
@@ -49,7 +49,7 @@ def test_bars_are_what_ranks_do():
             assert found[rank, "compute and communication"] == [(over - 50, over)]
         assert len(found) == 12
         assert f"exposed communication {3 + slowness - 50:,} ns" in axes.get_title(loc="left")
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == list(STATES[:3])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [kind.label for kind in STATES[:3]]
     assert figure.axes[0].get_title(loc="left").startswith("before: 513 ns")
 
 
@@ -69,7 +69,7 @@ def test_many_ranks_become_pixels(monkeypatch):
         for rank, start, stop, state in zip(segments.rank, segments.start_ns, segments.end_ns, segments.state, strict=True):
             if rank in ranks:
                 share = np.clip(np.minimum(edges[1:], stop) - np.maximum(edges[:-1], start), 0, None) / np.diff(edges)
-                expected -= share[:, None] * (1 - np.array(to_rgb(RANK_STATES[state]))) / len(ranks)
+                expected -= share[:, None] * (1 - np.array(to_rgb(STATES[state].colour))) / len(ranks)
         assert np.allclose(image[line], expected)
     assert "up to 3 ranks" in figure.legends[0].get_title().get_text()
 

@@ -8,11 +8,14 @@ from itertools import permutations
 import numpy as np
 import pytest
 from helpers.browser import DESKTOP, PHONE, opened
+from helpers.figures import drawn
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import planned, put_on_links, read_json, written
 from helpers.recordings import random_recording, write_replay
+from matplotlib.colors import to_hex
 
 from astra_tacos import ConfigError
+from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.run import plan_page, replay_page
 from astra_tacos.report.html.run_data import choose_rows, link_data
@@ -69,6 +72,22 @@ def test_a_damaged_directory_is_refused(plan_folder, tmp_path):
         (tmp_path / "plan.json").write_text(text)
         with pytest.raises(ConfigError, match=reason):
             plan_page(tmp_path)
+
+
+def test_page_and_figure_have_the_same_states(running, plan_folder, page_file):
+    legend = drawn(draw_rank_timeline, load_recording(plan_folder / "replay.npz")).legends[0]
+    named = {
+        text.get_text(): to_hex(patch.get_facecolor()) for text, patch in zip(legend.texts, legend.get_patches(), strict=True)
+    }
+    with opened(running, page_file) as page:
+        states = {state["label"]: state["colour"] for state in page.evaluate("AT.data.states")}
+        assert named.items() <= states.items()
+        fills = page.evaluate(
+            "document.querySelector('#over-time .js-plotly-plot').data.map(({ name, fillcolor }) => [name, fillcolor])"
+        )
+        assert {tuple(fill) for fill in fills} == set(states.items())
+        key = page.locator("#timeline .key").first
+        assert key.inner_text().split("\n") == list(states)[:-1]
 
 
 def rows_of(recording, most_segments):

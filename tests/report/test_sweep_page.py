@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import statistics
 
+import numpy as np
 import pytest
 from helpers.browser import PHONE, opened, saved_rows
+from helpers.figures import drawn as drawn_figure
 from helpers.sweep_tables import as_columns, made_up_sweep, naive_front, odd_sweep, real_sweep, workload_sweep
+from matplotlib.colors import to_rgb
 
 from astra_tacos import ConfigError
+from astra_tacos.report.figure.sweep_plot import draw_sweep
 from astra_tacos.report.html.sweep import MOST_POINTS, Best, best_points, render_sweep
 from astra_tacos.report.html.sweep_data import as_texts, varying_columns
 from astra_tacos.report.style import look_of
+from astra_tacos.report.sweep_choice import choose as choose_columns
 from astra_tacos.report.sweep_columns import SweepColumns
 
 SIZE = 1 << 28
@@ -283,6 +288,32 @@ def test_filters_that_leave_nothing_leave_no_empty_axes(running, real):
         drawn(page, 240)
         assert "The filter of b0 is not understood" in page.locator("#sweep-view").inner_text()
         assert page.locator("#front-chart").is_visible()
+
+
+@pytest.mark.parametrize("by", ["synthesizer", "b0", "outer"])
+def test_series_have_the_same_colours_as_in_a_figure(running, real, by):
+    """Names with colours of their own, numbers from light to dark, and other names."""
+    table = real_sweep()
+    choice = choose_columns(table, "lines", x="size_bytes", y="time_ns", by=by)
+    lines = [line for axes in drawn_figure(draw_sweep, table, choice).axes for line in axes.get_lines()]
+    in_figure = {line.get_label(): line.get_color() for line in lines}
+    with opened(running, real) as page:
+        choose(page, "lines", "up", "time_ns")
+        choose(page, "lines", "a line for each", by)
+        plot = "document.querySelector('#lines-chart .js-plotly-plot').data"
+        on_page = dict(page.evaluate(f"{plot}.filter((t) => t.name !== 'bound').map((t) => [t.name, t.line.color])"))
+        assert on_page == in_figure
+        assert len(set(on_page.values())) == len(set(table.columns[by]))
+
+
+def test_cells_have_the_same_colours_as_in_a_figure(running, real):
+    table = real_sweep()
+    figure = drawn_figure(draw_sweep, table, choose_columns(table, "heatmap", x="b0", y="synthesizer", value="time_ns"))
+    shades = figure.axes[0].images[0].get_cmap()
+    with opened(running, real) as page:
+        scale = page.evaluate("document.querySelector('#heat-chart .js-plotly-plot').data[0].colorscale")
+        in_figure = shades([float(share) for share, _ in scale])[:, :3]
+        assert np.allclose([to_rgb(colour) for _, colour in scale], in_figure, atol=0.02)
 
 
 def test_lines_do_not_mix_networks(running, tmp_path):

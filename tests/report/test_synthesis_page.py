@@ -8,13 +8,19 @@ from random import Random
 import numpy as np
 import pytest
 from helpers.browser import PHONE, frames, opened, saved_rows
+from helpers.figures import drawn
 from helpers.messages import grouped, one_shot
 from helpers.networks import MIXED, SWITCH, TORUS, graph, topology
 from helpers.pages import page_of
 from helpers.schedules import schedule
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 
-from astra_tacos import certify
+from astra_tacos import build_topology, certify, make_collective, synthesize
+from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.report.compare_rows import CompareRow
+from astra_tacos.report.figure.timeline_plot import draw_timeline
+from astra_tacos.report.figure.topology_plot import draw_topology
 from astra_tacos.report.html.page import MOST_PAGE_BYTES
 from astra_tacos.report.html.synthesis import synthesis_page
 from astra_tacos.schedule.link_use import link_use
@@ -238,6 +244,47 @@ def replace_name(network):
     """The network under a name that is markup."""
     fields = ("num_npus", "num_switches", "link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
     return type(network)(NASTY, *(getattr(network, name) for name in fields), dimensions=network.dimensions)
+
+
+def test_page_and_figure_draw_the_same_network(running, tmp_path):
+    """Places, curves, shapes, colours and the legend, of devices of several kinds."""
+    network = build_topology(make_fabric("dgx-a100", nodes=2), may_forward=True)
+    of = synthesize(network, make_collective("all-gather", network.num_npus, 1 << 20, 1, None, range(network.num_endpoints)))
+    figure = drawn(draw_topology, network, busy=of.link_busy_ns / of.collective_time_ns)
+    in_figure = [part for part in figure.axes[0].collections if isinstance(part, PathCollection)]
+    (lines,) = (part for part in figure.axes[0].collections if isinstance(part, LineCollection))
+    with opened(running, page_of(of, tmp_path / "page.html")) as page:
+        marks = page.evaluate("AT.data.picture.marks.map((mark) => [...mark.devices])")
+        places = np.array(page.evaluate("AT.data.picture.layout.positions.map((place) => [...place])"))
+        assert [len(devices) for devices in marks] == [16, 20, 16]
+        for devices, part in zip(marks, in_figure, strict=True):
+            assert np.allclose(places[devices], part.get_offsets())
+        for devices, tag in zip(marks, ("circle", "path", "path"), strict=True):
+            for device in devices:
+                assert page.locator(f"#topology {tag}[data-device='{device}']").count() == 1
+        corners = "(device) => document.querySelector(`#topology [data-device='${device}']`).getAttribute('d').split(' ')[0]"
+        assert page.evaluate(corners, marks[1][0]) != page.evaluate(corners, marks[2][0])
+        assert "dots: NPUs; squares: switches; diamonds: NICs" in page.locator("#topology .key").inner_text()
+        assert np.allclose(np.sort(page.evaluate("[...AT.data.picture.values]")), lines.get_array())
+        ends = [f"rgb({int(c[1:3], 16)},{int(c[3:5], 16)},{int(c[5:], 16)})" for c in map(to_hex, lines.get_cmap()([0.0, 1.0]))]
+        assert page.evaluate("[0, 1].map((share) => AT.between(AT.data.picture.shades.colours, share))") == ends
+
+
+@pytest.mark.parametrize("collective", ["reduce-scatter", "all-gather", "all-reduce"])
+def test_timelines_of_page_and_figure_name_the_same_kinds_and_links(running, tmp_path, collective):
+    of = schedule(topology(*SWITCH), collective)
+    figure = drawn(draw_timeline, of)
+    legend = figure.legends[0]
+    kinds = [
+        (text.get_text(), to_hex(patch.get_facecolor())) for text, patch in zip(legend.texts, legend.get_patches(), strict=True)
+    ]
+    with opened(running, page_of(of, tmp_path / "page.html")) as page:
+        assert page.evaluate("AT.data.kinds.map(({ label, colour }) => [label, colour])") == [list(kind) for kind in kinds]
+        assert page.locator("#links-over-time .key").first.inner_text().split() == [label for label, _ in kinds]
+        of_bars = page.evaluate("Array.from(AT.data.bars.send, (send) => AT.data.sends.reduces[send])")
+        assert {("copy", "reduce")[reduces] for reduces in of_bars} == {label for label, _ in kinds}
+        labels = {label.get_text() for label in figure.axes[0].get_yticklabels()}
+        assert labels <= {row[0] for row in saved_rows(page, "#links-over-time")[1:]}
 
 
 def test_too_many_sends_are_aggregated_and_the_page_says_so(running, tmp_path):

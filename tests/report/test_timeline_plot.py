@@ -20,6 +20,8 @@ from astra_tacos.report.figure.timeline_plot import draw_timeline
 from astra_tacos.report.links_over_time import bars_of, link_rows
 from astra_tacos.report.style import COPY, FORMATS, REDUCE, WIDTHS, save_figure, time_unit
 
+BLUE, RED = REDUCE.colour, COPY.colour
+
 
 def made(dimensions, chunks=2, link_model="blocking"):
     topology = networks.topology(*dimensions)
@@ -56,20 +58,20 @@ def test_every_send_is_a_bar_on_its_link_while_that_is_held(name, link_model):
     axes = figure.axes[0]
     scale = time_unit(schedule.collective_time_ns / 20)[1]
     found = {}
-    for colour in (REDUCE, COPY):
+    for colour in (BLUE, RED):
         (bars,) = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) == colour]
         found[colour] = sorted(
             (round(path.vertices[:, 0].min() * scale), round(path.vertices[:, 0].max() * scale), int(path.vertices[:, 1].min()))
             for path in bars.get_paths()
         )
-    expected = {REDUCE: [], COPY: []}
+    expected = {BLUE: [], RED: []}
     for send in range(schedule.num_sends):
         ends = naive_link_of_send(schedule, send)
         link = links_of(topology).index(ends)
         size_class = schedule.collective.chunk_class[schedule.chunk[send]]
         start = int(schedule.start_ns[send])
         end = int(schedule.end_ns[send]) if link_model == "blocking" else start + int(timing.link_hold_ns[link, size_class])
-        expected[REDUCE if schedule.reduces[send] else COPY].append((start, end, int(rows.row[link])))
+        expected[BLUE if schedule.reduces[send] else RED].append((start, end, int(rows.row[link])))
     assert found == {colour: sorted(bars) for colour, bars in expected.items()}
     assert sum(map(len, found.values())) == schedule.num_sends
 
@@ -127,7 +129,7 @@ def test_many_sends_become_pixels(monkeypatch):
     rows = link_rows(schedule.topology, with_down_links=False)
     shape = (16, image.shape[1])
     reduce, copy = bars_of(schedule, rows).shares(2, rows.num_rows, shape, schedule.collective_time_ns)
-    white = 1 - reduce[:, :, None] * (1 - np.array(to_rgb(REDUCE))) - copy[:, :, None] * (1 - np.array(to_rgb(COPY)))
+    white = 1 - reduce[:, :, None] * (1 - np.array(to_rgb(BLUE))) - copy[:, :, None] * (1 - np.array(to_rgb(RED)))
     assert np.allclose(image, white)
     assert f"{schedule.num_sends:,} sends" in figure.legends[0].get_title().get_text()
     assert "3 links" in figure.legends[0].get_title().get_text()
@@ -139,7 +141,7 @@ def test_a_chunk_stands_out_with_its_tree():
     own = sorted(np.flatnonzero(schedule.chunk == chunk).tolist(), key=lambda send: int(schedule.start_ns[send]))
     figure = drawn(draw_timeline, schedule, chunk=chunk)
     axes = figure.axes[0]
-    strong = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) in (REDUCE, COPY)]
+    strong = [c for c in axes.collections if isinstance(c, PolyCollection) and to_hex(c.get_facecolor()[0]) in (BLUE, RED)]
     assert sum(len(c.get_paths()) for c in strong) == len(own)
     expected = 0  # a copy is passed on from the last copy that came, a sum from all that was added to it
     for send in own:

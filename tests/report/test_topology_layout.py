@@ -10,7 +10,7 @@ from hypothesis import given
 
 from astra_tacos import build_topology
 from astra_tacos.network.fabric.kinds import KINDS, make_fabric
-from astra_tacos.report.topology_layout import curves, layout
+from astra_tacos.report.topology_layout import layout
 
 B = (50.0, 500.0)
 LARGE = {
@@ -31,7 +31,7 @@ def check(topology):
     assert drawn.positions.shape == (topology.num_devices, 2)
     assert drawn.controls.shape == (topology.num_links, 2)
     assert drawn.positions.min() >= 0 and drawn.positions.max() <= 1
-    lines = curves(drawn, topology, np.arange(topology.num_links))
+    lines = drawn.curves(topology, np.arange(topology.num_links))
     assert lines.min() >= 0 and lines.max() <= 1
     assert np.allclose(lines[:, 0], drawn.positions[topology.link_src])
     assert np.allclose(lines[:, -1], drawn.positions[topology.link_dst])
@@ -87,7 +87,7 @@ def test_no_straight_link_of_a_grid_runs_through_a_device():
     for dimensions in (networks.TORUS, networks.MESH, (("Ring", 5, *B),) * 3):
         topology = networks.topology(*dimensions)
         drawn = layout(topology)
-        inner = curves(drawn, topology, np.arange(topology.num_links), 64)[:, 8:-8]
+        inner = drawn.curves(topology, np.arange(topology.num_links), 64)[:, 8:-8]
         away = np.hypot(*(inner[:, :, None, :] - drawn.positions[None, None, :, :]).transpose(3, 0, 1, 2))
         assert away.min() > 0.02 * drawn.spacing
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from astra_tacos.report.style import WIDTH_INCHES, shape_text, time_unit
 from astra_tacos.report.sweep_choice import is_number
 from astra_tacos.report.sweep_columns import Measure
+from astra_tacos.report.sweep_looks import LOG_FROM, ordered
 from astra_tacos.support.units import format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LOG_FROM = 10.0
-"""Ratio of the largest to the smallest value of a column from which on its scale is logarithmic."""
 _LOG_WITHIN = 4.0
 """Ratio of the largest to the smallest value within one panel from which on its axis is logarithmic."""
 _LOG_TICKS = ((6, (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)), (50, (1.0, 2.0, 5.0)))
@@ -79,7 +78,7 @@ def scale_of(measure: Measure, values: Sequence[float]) -> Scale:
         unit, divisor = time_unit(low if low > 0 else high / 10)
     is_size, is_share = unit == "bytes", unit == "share"
     label = measure.label if not unit or is_size or is_share else f"{measure.label} ({unit})"
-    return Scale(label, divisor, low > 0 and high >= _LOG_FROM * low, is_size, is_share, unit == "$")
+    return Scale(label, divisor, low > 0 and high >= LOG_FROM * low, is_size, is_share, unit == "$")
 
 
 def category(value: Any) -> str:
@@ -90,14 +89,6 @@ def category(value: Any) -> str:
         return "yes" if value else "no"
     text = shape_text(f"{value:g}" if isinstance(value, float) else str(value))
     return text if len(text) <= _LONGEST_LABEL else f"{text[: _LONGEST_LABEL - 1]}…"
-
-
-def ordered(values: Sequence[Any]) -> list[Any]:
-    """Distinct values: numbers in ascending order, others in the order of their first occurrence, None last."""
-    distinct = list(dict.fromkeys(values))
-    rest = [value for value in distinct if value is not None]
-    rest = sorted(rest) if is_number(rest) else rest
-    return rest + [None] * (None in distinct)
 
 
 def series_of(values: Sequence[Any], rows: Sequence[int]) -> list[Any]:

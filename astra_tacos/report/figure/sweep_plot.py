@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, ordered, scale_of, series_of, texts
-from astra_tacos.report.style import MADE_BY, SERIES_STYLES, colours_from, legend_columns, look_of, new_figure, wrapped
+from astra_tacos.report.figure.sweep_axis import Scale, dress, label_style, scale_of, series_of, texts
+from astra_tacos.report.style import legend_columns, new_figure, wrapped
 from astra_tacos.report.sweep_choice import (
     MOST_SERIES,
     Choice,
@@ -23,6 +23,7 @@ from astra_tacos.report.sweep_choice import (
     tasks,
 )
 from astra_tacos.report.sweep_columns import HIGHER, LOWER, NEITHER, Measure, SweepColumns, pareto_front
+from astra_tacos.report.sweep_looks import CELLS, ordered, series_looks
 from astra_tacos.support.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,31 +31,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_FEWEST_SHADES = 4
 MARKER_SCALES = {"*": 1.7}
 """Factors for markers that look smaller than others of the same size."""
 
 
-def series_styles(name: str | None, values: Sequence[Any]) -> list[tuple[Any, str]]:
-    """Colour and marker of each value of a column.
-
-    Synthesizers have colours of their own; a column of many numbers gets colours from light to dark.
-    """
-    if name in MADE_BY:
-        return [look_of(str(value)) for value in values]
-    markers = [marker for _, marker in SERIES_STYLES]
-    count = len(values)
-    if (is_number(values) and count >= _FEWEST_SHADES) or count > len(SERIES_STYLES):
-        shades = colours_from("viridis_r", 0.1, 1.0)
-        return [(shades(place / max(count - 1, 1)), markers[place % len(markers)]) for place in range(count)]
-    return list(SERIES_STYLES[:count])
-
-
-def _series(table: SweepColumns, choice: Choice, rows: Sequence[int]) -> list[tuple[Any, str, Any, str]]:
+def _series(table: SweepColumns, choice: Choice, rows: Sequence[int]) -> list[tuple[Any, str, str, str]]:
     """Value, name, colour and marker of each series of some rows; one without a name if there is no column of series."""
     values = series_of(table.columns[choice.by], rows) if choice.by else [None]
     names = texts(values, measure(table, choice.by)) if choice.by else [""]
-    return [(value, name, *look) for value, name, look in zip(values, names, series_styles(choice.by, values), strict=True)]
+    looks = series_looks(choice.by, table.columns[choice.by] if choice.by else ())
+    return [(value, name, *looks[value]) for value, name in zip(values, names, strict=True)]
 
 
 def draw_lines(
@@ -257,7 +243,7 @@ def draw_heatmaps(
     width
         Width of the figure, a key of `WIDTHS`.
     """
-    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
     from matplotlib.patches import Patch
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -280,14 +266,15 @@ def draw_heatmaps(
     low, high = (float(part) for part in (np.nanmin(cells), np.nanmax(cells)))
     scale = scale_of(measure(table, name), [low, high])
     norm = (LogNorm if scale.is_log else Normalize)(low / scale.divisor, high / scale.divisor)
-    # Bright colours are better values, as on the page, or higher values if neither direction is better.
-    shades = colours_from("viridis_r" if goal == LOWER else "viridis", 0.0, 1.0).with_extremes(bad=_NO_VALUE)
+    # Bright colours are better values, or lower values if neither direction is better.
+    colours = CELLS[::-1] if goal == HIGHER else CELLS
+    shades = LinearSegmentedColormap.from_list("cells", colours).with_extremes(bad=_NO_VALUE)
     image = None
     for axes, own in zip(grid, cells, strict=True):
         image = axes.imshow(own / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower")
         beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
         if len(x_values) * beside <= _MOST_WRITTEN[width][0] and len(y_values) <= _MOST_WRITTEN[width][1]:
-            _write(axes, own, scale, shades, norm)
+            _write(axes, own, scale)
         _label(axes, choice, table, x_values, y_values, width)
     handles: list[Any] = []
     if low < high:
@@ -303,12 +290,10 @@ def draw_heatmaps(
     return handles, describe_reduction(table, places, goal)
 
 
-def _write(axes: Axes, cells: Any, scale: Any, shades: Any, norm: Any) -> None:
+def _write(axes: Axes, cells: Any, scale: Scale) -> None:
     for (down, right), value in np.ndenumerate(cells):
         if not np.isnan(value):
-            red, green, blue, _ = shades(norm(value / scale.divisor))
-            colour = "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"
-            axes.text(right, down, scale.cell(value), ha="center", va="center", fontsize=6, color=colour)
+            axes.text(right, down, scale.cell(value), ha="center", va="center", fontsize=6, color="black")
 
 
 def _label(axes: Axes, choice: Choice, table: SweepColumns, x_values: list[Any], y_values: list[Any], width: str) -> None:

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from astra_tacos.network.network_config import Dimension, describe_dimensions
-from astra_tacos.report.links_over_time import Bars, TimePanel
+from astra_tacos.report.links_over_time import Bars, TimePanel, send_kinds
 from astra_tacos.report.style import (
-    COPY,
-    REDUCE,
     SERIES_STYLES,
     capitalized,
     colours_from,
@@ -57,8 +55,9 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     end = schedule.start_ns + task.hold_ns[way]
     figure = new_figure(width, 1.2 + 0.22 * min(max(lines, 4), _MOST_LINES))
     axes: Any = figure.subplots()
-    bars = Bars(way, schedule.start_ns, end, (~schedule.reduces).astype(np.int64))
-    is_image = TimePanel(axes, (REDUCE, COPY), time, scale, width).add(bars, lines, _MOST_LINES)
+    kinds = send_kinds(schedule)
+    bars = Bars(way, schedule.start_ns, end, np.where(schedule.reduces, 0, len(kinds) - 1))
+    is_image = TimePanel(axes, kinds, time, scale, width).add(bars, lines, _MOST_LINES)
     note = (
         f"{schedule.num_rows:,} sends of NPU 0's chunks: the paler, the more of the time the links are idle" if is_image else ""
     )
@@ -68,8 +67,7 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
     axes.set_ylabel("classes of links")
     axes.tick_params(axis="y", length=0)
     figure.suptitle(wrapped(f"{_title(schedule)}\na line stands for one link of every NPU", width), fontsize=8)
-    kinds = [(True, REDUCE, "reduce"), (False, COPY, "copy")]
-    handles = [Patch(color=colour, label=label) for reduces, colour, label in kinds if np.any(schedule.reduces == reduces)]
+    handles = [Patch(color=kind.colour, label=kind.label) for kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, title=note or None, title_fontsize=7, handlelength=1.4)
     return figure
 

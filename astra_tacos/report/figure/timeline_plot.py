@@ -6,14 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.network.devices import SWITCH_KIND
-from astra_tacos.network.topology import Topology
-from astra_tacos.report.links_over_time import Bars, ChunkSends, LinkRows, TimePanel, bars_of, link_rows, mixed, sends_of_chunk
+from astra_tacos.report.links_over_time import (
+    Bars,
+    ChunkSends,
+    LinkRows,
+    TimePanel,
+    bars_of,
+    device_label,
+    link_rows,
+    mixed,
+    send_kinds,
+    sends_of_chunk,
+)
 from astra_tacos.report.rank_states import STATES, find_segments
 from astra_tacos.report.style import (
-    COPY,
-    RANK_STATES,
-    REDUCE,
     capitalized,
     new_figure,
     shape_text,
@@ -64,7 +70,7 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
     unit, scale = time_unit(schedule.collective_time_ns / 20)
     figure = new_figure(width, _HEIGHT_INCHES[width])
     axes: Any = figure.subplots()
-    panel = TimePanel(axes, (REDUCE, COPY), schedule.collective_time_ns, scale, width)
+    panel = TimePanel(axes, send_kinds(schedule), schedule.collective_time_ns, scale, width)
     links = panel.add(bars_of(schedule, rows), rows.num_rows, MOST_ROWS, 1.0 if chunk is None else _PALE)
     of = f"of up to {links:,} links" if links > 1 else "of a link"
     note = f"{schedule.num_sends:,} sends: the paler, the more of the time {of} is idle" if links else ""
@@ -78,16 +84,11 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
     _dress(axes, rows, schedule, width)
     axes.set(xlim=(0, schedule.collective_time_ns / scale), ylim=(rows.num_rows, 0), xlabel=f"time ({unit})")
     figure.suptitle(wrapped(what, width), fontsize=8)
-    kinds = [Patch(color=colour, label=label) for colour, label, used in _kinds(schedule) if used]
+    kinds = [Patch(color=kind.colour, label=kind.label) for kind in panel.kinds]
     if chunk is not None:
         kinds.append(Patch(color=mixed("#777777", _PALE), label="other chunks"))
     figure.legend(handles=kinds, loc="outside lower center", ncols=4, title=note or None, title_fontsize=7, handlelength=1.4)
     return figure
-
-
-def _kinds(schedule: Schedule) -> list[tuple[str, str, bool]]:
-    reduces = int(np.count_nonzero(schedule.reduces))
-    return [(REDUCE, "reduce", reduces > 0), (COPY, "copy", reduces < schedule.num_sends)]
 
 
 def _add_tree(axes: Axes, own: ChunkSends, scale: float) -> None:
@@ -111,7 +112,7 @@ def _dress(axes: Axes, rows: LinkRows, schedule: Schedule, width: str) -> None:
     axes.tick_params(axis="y", length=0)
     if rows.num_rows <= _LABELLED_ROWS[width]:
         ends = zip(topology.link_src[rows.link].tolist(), topology.link_dst[rows.link].tolist(), strict=True)
-        labels = [f"{_device(topology, src)} → {_device(topology, dst)}" for src, dst in ends]
+        labels = [f"{device_label(topology, src)} → {device_label(topology, dst)}" for src, dst in ends]
         axes.set_yticks(np.arange(rows.num_rows) + 0.5, labels, fontsize=5.5 if rows.num_rows > 20 else 6.5)
         axes.set_ylabel("link")
         beside = axes.secondary_yaxis("right")
@@ -123,14 +124,6 @@ def _dress(axes: Axes, rows: LinkRows, schedule: Schedule, width: str) -> None:
         axes.set_ylabel("links by dimension" if topology.dimensions else "links by bandwidth")
     for group in rows.groups[1:]:
         axes.axhline(group.first, color="black", linewidth=0.6, zorder=5)
-
-
-def _device(topology: Topology, device: int) -> str:
-    """`3` for an NPU, `sw 16`, `nic 20` for other devices."""
-    if device < topology.num_endpoints:
-        return str(device)
-    kind = topology.forwarding[device - topology.num_endpoints].kind if device < topology.num_npus else SWITCH_KIND
-    return f"{'sw' if kind == SWITCH_KIND else kind} {device}"
 
 
 def _title(schedule: Schedule, width: str) -> str:
@@ -168,7 +161,7 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     for axes, (name, replay, segments) in zip(panels, shown, strict=True):
         ranks = len(replay.finish_ns)
         bars = Bars(segments.rank, segments.start_ns, segments.end_ns, segments.state)
-        shared = TimePanel(axes, RANK_STATES, max(end_ns, 1), scale, width).add(bars, ranks, MOST_RANKS)
+        shared = TimePanel(axes, STATES, max(end_ns, 1), scale, width).add(bars, ranks, MOST_RANKS)
         of = f" of up to {shared:,} ranks" if shared > 1 else ""
         note = f"colours are mixed by the share of time{of}" if shared else note
         facts = f"{time_text(replay.run_end_ns)}, exposed communication {time_text(int(replay.exposed_comm_ns.max()))}"
@@ -183,7 +176,7 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
     title = f"{recording.nodes.title} on {recording.network}{shape}"
     figure.suptitle(wrapped(title, width), fontsize=8)
     used = sorted({int(state) for _, _, segments in shown for state in np.unique(segments.state)})
-    handles = [Patch(facecolor=RANK_STATES[state], label=STATES[state]) for state in used]
+    handles = [Patch(facecolor=STATES[state].colour, label=STATES[state].label) for state in used]
     legend: dict[str, Any] = {"title": note or None, "title_fontsize": 7, "handlelength": 1.2, "columnspacing": 1.2}
     legend |= {"ncols": len(handles)} if width == "double" else {"ncols": 2, "fontsize": 6.5}
     figure.legend(handles=handles, loc="outside lower center", **legend)

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.style import WIDTH_INCHES, colours_from, shape_text, wrapped
+from astra_tacos.report.style import WIDTH_INCHES, shape_text, wrapped
 from astra_tacos.report.topology_groups import Grouped, group
-from astra_tacos.report.topology_layout import Layout, curves, layout
+from astra_tacos.report.topology_layout import Layout
+from astra_tacos.report.topology_picture import Shades, TopologyPicture, bandwidth_shades, topology_picture, use_shades
 from astra_tacos.support.arrays import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import LineCollection
     from matplotlib.colors import Colormap, Normalize
     from matplotlib.figure import Figure
 
-_NPU, _SWITCH = "#333333", "#ffffff"
-_MARKS = {
-    SWITCH_KIND: ("s", "squares", "switches"),
-    "nic": ("D", "diamonds", "NICs"),
-    "pcie": ("^", "triangles", "PCIe switches"),
-    "cpu": ("h", "hexagons", "CPUs"),
-}
-"""For each of `FORWARDING_KINDS`, matplotlib's marker, and how notes call it and the devices."""
+_MARKERS = {"circle": "o", "square": "s", "diamond": "D", "triangle": "^", "hexagon": "h"}
+"""Matplotlib's markers of shapes."""
 _SMALLEST_MARK = 3.0
 """Size of a mark in points below which its shape does not show."""
-_MOST_BANDWIDTHS = 8
-"""Number of distinct bandwidths up to which each has a colour of its own."""
 _LINE_INCHES, _PAD_INCHES = 0.15, 0.1
 _NOTE_SHARE = {"double": 0.42, "single": 1.1}
 """Share of the figure's width for the notes beside or under the panel, which are set in 7 points."""
@@ -48,17 +40,6 @@ _LABEL_POINTS = 5.0
 _Box = tuple[float, float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shades:
-    """The colour of a link's value, and the ticks of the colour bar."""
-
-    colours: Colormap
-    scale: Normalize
-    ticks: list[float]
-    labels: list[str]
-    title: str
-
-
 def draw_topology(topology: Topology, width: str = "double", busy: Floats | None = None) -> Figure:
     """Draw a network; devices of a large one are merged into groups, and a note in the figure says so.
 
@@ -72,30 +53,36 @@ def draw_topology(topology: Topology, width: str = "double", busy: Floats | None
         float64[num_links], share of the time for which each link is held; None colours links by their bandwidth.
     """
     from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm
     from matplotlib.figure import Figure
 
     grouped = group(topology)
-    drawn = layout(grouped.topology)
     values = topology.link_bandwidth_gibps if busy is None else np.asarray(busy, np.float64)
-    shown = grouped.mean(values)
-    shades = _bandwidth_shades(topology) if busy is None else _utilisation_shades()
-    notes = [line for note in _notes(topology, grouped, busy) for line in wrapped(note, width, _NOTE_SHARE[width]).split("\n")]
+    shades = bandwidth_shades(topology) if busy is None else use_shades()
+    picture = topology_picture(grouped.topology, grouped.mean(values), shades, grouped.npus)
+    notes = [
+        line for note in _notes(topology, grouped, picture, busy) for line in wrapped(note, width, _NOTE_SHARE[width]).split("\n")
+    ]
     shape = shape_text(topology.describe_shape())
     if not topology.forwarding:
         shape += f", {topology.num_npus:,} NPUs"
     title = wrapped(f"{topology.name}: {shape}" if width == "double" else f"{topology.name}\n{shape}", width)
-    panel, bar, text, size = _places(drawn, width, title.count("\n") + 1, len(notes))
+    panel, bar, text, size = _places(picture.layout, width, title.count("\n") + 1, len(notes))
     figure = Figure(figsize=size)
     axes: Any = figure.add_axes(panel)
-    low, high = _extent(grouped.topology, drawn)
-    point = float(((high - low) / (panel[2] * size[0], panel[3] * size[1])).max()) / 72  # in the drawing's units
-    _add_links(axes, grouped.topology, drawn, shades, shown, point)
-    _add_devices(axes, grouped, drawn, point)
+    middle, reach = np.array((0.5, 0.5)), picture.layout.size / 2 + 0.03
+    low, high = middle - reach, middle + reach
+    point = float((2 * reach / (panel[2] * size[0], panel[3] * size[1])).max()) / 72  # in the drawing's units
+    colours, scale = _colours(shades)
+    links = _add_links(axes, grouped.topology, picture, point)
+    links.set(cmap=colours, norm=scale)
+    _add_devices(axes, picture, grouped.npus == 1, point)
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
     axes.axis("off")
     beside: Any = figure.add_axes(bar)
-    colour_bar = figure.colorbar(ScalarMappable(shades.scale, shades.colours), cax=beside, orientation="horizontal")
-    colour_bar.set_ticks(shades.ticks, labels=shades.labels)
+    colour_bar = figure.colorbar(ScalarMappable(scale, colours), cax=beside, orientation="horizontal")
+    at = scale.boundaries if isinstance(scale, BoundaryNorm) else None
+    colour_bar.set_ticks(shades.ticks if at is None else (at[1:] + at[:-1]) / 2, labels=shades.labels)
     colour_bar.ax.minorticks_off()
     colour_bar.ax.tick_params(labelsize=6.5, width=0.5, length=2)
     colour_bar.set_label(shades.title, fontsize=7.5)
@@ -122,7 +109,7 @@ def _places(drawn: Layout, width: str, titles: int, notes: int) -> tuple[_Box, _
     -------
     (left, bottom, width, height) of the panel and of the colour bar, (left, top) of the notes, (width, height) of the figure
     """
-    wide, high = drawn.size
+    wide, high = drawn.size.tolist()
     across, title = WIDTH_INCHES[width], 0.15 + titles * _LINE_INCHES
     panel_width = _PANEL_INCHES[width]
     panel_height = panel_width * min(max((high + 0.1) / (wide + 0.1), 0.25), 1.0)
@@ -147,35 +134,14 @@ def _places(drawn: Layout, width: str, titles: int, notes: int) -> tuple[_Box, _
     return relative(panel), relative(bar), (left / size[0], (top - 0.5) / size[1]), size
 
 
-def _extent(topology: Topology, drawn: Layout) -> tuple[Floats, Floats]:
-    points = np.concatenate((drawn.positions, curves(drawn, topology, np.arange(topology.num_links)).reshape(-1, 2)))
-    return points.min(axis=0) - 0.03, points.max(axis=0) + 0.03
+def _colours(shades: Shades) -> tuple[Colormap, Normalize]:
+    from matplotlib.colors import BoundaryNorm, LinearSegmentedColormap, LogNorm, Normalize
 
-
-def _bandwidth_shades(topology: Topology) -> _Shades:
-    from matplotlib.colors import BoundaryNorm, ListedColormap, LogNorm
-
-    title = "bandwidth of a link (GiB/s)"
-    part = colours_from("viridis_r", 0.15, 1.0)
-    distinct = np.unique(topology.link_bandwidth_gibps)
-    if len(distinct) <= _MOST_BANDWIDTHS:
-        count = len(distinct)
-        edges = np.concatenate(([distinct[0] / 2], (distinct[1:] + distinct[:-1]) / 2, [distinct[-1] * 2]))
-        at = np.linspace(0.0, 1.0, count) if count > 1 else np.array([0.6])
-        middles = ((edges[1:] + edges[:-1]) / 2).tolist()
-        listed = ListedColormap(part(at))
-        return _Shades(listed, BoundaryNorm(edges, count), middles, [f"{value:g}" for value in distinct], title)
-    low, high = float(distinct[0]), float(distinct[-1])
-    ticks = np.geomspace(low, high, 4).tolist()
-    return _Shades(part, LogNorm(low, high), ticks, [f"{value:.3g}" for value in ticks], title)
-
-
-def _utilisation_shades() -> _Shades:
-    from matplotlib.colors import Normalize
-
-    ticks = [0.0, 0.25, 0.5, 0.75, 1.0]
-    title = "share of the time that a link is busy"
-    return _Shades(colours_from("YlOrBr", 0.35, 1.0), Normalize(0, 1), ticks, [f"{tick:.0%}" for tick in ticks], title)
+    colours, ticks = LinearSegmentedColormap.from_list("links", shades.colours), np.array(shades.ticks)
+    if shades.scale == "steps":
+        edges = np.concatenate(([ticks[0] / 2], (ticks[1:] + ticks[:-1]) / 2, [ticks[-1] * 2]))
+        return colours, BoundaryNorm(edges, colours.N)
+    return colours, (LogNorm if shades.scale == "log" else Normalize)(ticks[0], ticks[-1])
 
 
 def _widths(topology: Topology, drawn: Layout, lines: Floats, point: float) -> Floats:
@@ -188,58 +154,48 @@ def _widths(topology: Topology, drawn: Layout, lines: Floats, point: float) -> F
     return np.maximum(widths * min(1.0, _MOST_INK / ink), _THINNEST_POINTS)
 
 
-def _add_links(axes: Axes, topology: Topology, drawn: Layout, shades: _Shades, shown: Floats, point: float) -> None:
+def _add_links(axes: Axes, topology: Topology, picture: TopologyPicture, point: float) -> LineCollection:
     """Draw one curve per link; the two directions between a pair of devices run side by side, each on its right."""
     from matplotlib.collections import LineCollection
 
-    lines = curves(drawn, topology, np.arange(topology.num_links))
-    widths = _widths(topology, drawn, lines, point)
-    back = set(zip(topology.link_dst.tolist(), topology.link_src.tolist(), strict=True))
-    ends = zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True)
+    lines = picture.layout.curves(topology, np.arange(topology.num_links))
+    widths = _widths(topology, picture.layout, lines, point)
+    back = set(zip(picture.dst.tolist(), picture.src.tolist(), strict=True))
+    ends = zip(picture.src.tolist(), picture.dst.tolist(), strict=True)
     is_paired = np.array([pair in back for pair in ends])
     along = np.gradient(lines, axis=1)
     right = np.stack((along[..., 1], -along[..., 0]), axis=-1)
     right /= np.maximum(np.linalg.norm(right, axis=-1, keepdims=True), 1e-300)
     lines = lines + right * (np.where(is_paired, 0.62 * widths, 0.0) * point)[:, None, None]
-    order = np.argsort(shown, kind="stable")  # the busiest or fastest links are drawn last, on top
+    order = np.argsort(picture.values, kind="stable")  # the busiest or fastest links are drawn last, on top
     middle = (lines[:, 0] + lines[:, -1]) / 2
     is_straight = np.abs(lines[:, lines.shape[1] // 2] - middle).max(axis=1) < 1e-9
     paths = [lines[link, [0, -1]] if is_straight[link] else lines[link] for link in order.tolist()]
     collection = LineCollection(paths, linewidths=widths[order], zorder=2, capstyle="butt")
-    collection.set_array(shown[order])
-    collection.set(cmap=shades.colours, norm=shades.scale)
+    collection.set_array(picture.values[order])
     axes.add_collection(collection)
+    return collection
 
 
-def _add_devices(axes: Axes, grouped: Grouped, drawn: Layout, point: float) -> None:
-    """Draw NPUs as dots, with their numbers if these fit, and other devices as the marks of their kinds."""
-    topology = grouped.topology
-    diameter = min(max(0.42 * drawn.spacing / point, 1.2), 15.0)
-    digits = len(str(topology.num_endpoints - 1))
-    npus = drawn.positions[: topology.num_endpoints]
-    has_labels = grouped.npus == 1 and diameter >= _LABEL_POINTS * (0.55 + 0.55 * digits)
-    face, edge = ("#ffffff", _NPU) if has_labels else (_NPU, "#ffffff")
+def _add_devices(axes: Axes, picture: TopologyPicture, are_numbered: bool, point: float) -> None:
+    """Draw the marks of devices, with the numbers of NPUs if these fit; marks without numbers are dots."""
+    diameter = min(max(0.42 * picture.layout.spacing / point, 1.2), 15.0)
+    npus = picture.marks[0].devices
+    has_labels = are_numbered and diameter >= _LABEL_POINTS * (0.55 + 0.55 * len(str(len(npus) - 1)))
     style: dict[str, Any] = {"linewidths": min(0.6, diameter / 8), "zorder": 3, "clip_on": False}
-    axes.scatter(npus[:, 0], npus[:, 1], s=diameter**2, color=face, edgecolors=edge, **style)
-    side = min(max(diameter, _SMALLEST_MARK), 9.0)
-    for kind, devices in _kinds(topology).items():
-        x, y = drawn.positions[devices].T
-        axes.scatter(x, y, s=side**2, marker=_MARKS[kind][0], color=_SWITCH, edgecolors=_NPU, **(style | {"linewidths": 0.6}))
+    for mark in picture.marks:
+        is_npu = mark is picture.marks[0]
+        face, edge = (mark.edge, mark.fill) if is_npu and not has_labels else (mark.fill, mark.edge)
+        side = diameter if is_npu else min(max(diameter, _SMALLEST_MARK), 9.0)
+        style["linewidths"] = min(0.6, diameter / 8) if is_npu else 0.6
+        x, y = picture.layout.positions[mark.devices].T
+        axes.scatter(x, y, s=side**2, marker=_MARKERS[mark.shape], color=face, edgecolors=edge, **style)
     if has_labels:
-        for number, (x, y) in enumerate(npus.tolist()):
+        for number, (x, y) in enumerate(picture.layout.positions[npus].tolist()):
             axes.text(x, y, str(number), ha="center", va="center_baseline", fontsize=min(diameter * 0.5, 6.5), zorder=4)
 
 
-def _kinds(topology: Topology) -> dict[str, list[int]]:
-    """The devices that are no NPUs, by kind, in the order of `_MARKS`."""
-    kinds: dict[str, list[int]] = {kind: [] for kind in _MARKS}
-    for number, device in enumerate(topology.forwarding):
-        kinds[device.kind].append(topology.num_endpoints + number)
-    kinds[SWITCH_KIND] += range(topology.num_npus, topology.num_devices)
-    return {kind: devices for kind, devices in kinds.items() if devices}
-
-
-def _notes(topology: Topology, grouped: Grouped, busy: Floats | None) -> list[str]:
+def _notes(topology: Topology, grouped: Grouped, picture: TopologyPicture, busy: Floats | None) -> list[str]:
     """The notes of a figure: its dimensions, the meaning of its marks, and what was merged."""
     notes: list[str] = []
     for index, dimension in enumerate(topology.dimensions):
@@ -251,11 +207,8 @@ def _notes(topology: Topology, grouped: Grouped, busy: Floats | None) -> list[st
         notes.append(f"{index}: {dimension.block} {dimension.size}, {facts}{inside}")
     if not topology.dimensions and busy is not None:
         notes.append(f"{topology.num_links:,} links, {float(np.mean(busy)):.0%} busy")
-    others = [f"; {mark}: {kind}" for mark, kind in (_MARKS[kind][1:] for kind in _kinds(topology))]
-    if not grouped.is_merged:
-        notes.append("dots: NPUs" + "".join(others))
-    else:
-        notes.append(f"dots: groups of up to {grouped.npus:,} NPUs" + "".join(others))
+    notes.append("; ".join(mark.text for mark in picture.marks))
+    if grouped.is_merged:
         notes.append(f"lines: means of up to {grouped.links_of_each:,} links")
         notes.append(f"{np.count_nonzero(grouped.link < 0):,} of {topology.num_links:,} links inside groups")
     return notes

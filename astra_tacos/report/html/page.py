@@ -14,7 +14,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,8 @@ def encode(data: Any) -> str:
     """Encode data as text for `AT.decode` in the browser; equal data give equal text.
 
     One-dimensional NumPy arrays of numbers become typed arrays, two-dimensional ones lists of typed arrays. Integers get the
-    narrowest type that holds all of an array, or doubles beyond 32 bits. Everything else is as in JSON; numbers that are not
-    finite become null.
+    narrowest type that holds all of an array, or doubles beyond 32 bits. Dataclasses become objects of their fields. Everything
+    else is as in JSON; numbers that are not finite become null.
 
     Layout before compression: uint32 length of the JSON, the JSON, zeros up to a multiple of 8, then each array at a multiple of
     8. In the JSON, `{"$array": [kind, offset, shape...]}` stands for an array.
@@ -44,7 +44,7 @@ def encode(data: Any) -> str:
     ConfigError
         If an integer of an array is 2**53 or more, which not every double represents exactly.
     TypeError
-        If the data contain anything else than JSON types and such arrays.
+        If the data contain anything else than JSON types, dataclasses and such arrays.
     """
     block = bytearray()
     text = json.dumps(_plain(data, block), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
@@ -60,6 +60,8 @@ def compress(content: bytes) -> str:
 def _plain(value: Any, block: bytearray) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item, block) for key, item in value.items()}
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name), block) for field in fields(value)}
     if isinstance(value, list | tuple):
         return [_plain(item, block) for item in value]
     if isinstance(value, float):

@@ -403,7 +403,7 @@ def _page(
         "whens": whens,
         "ends": [replay.run_end_ns for replay in recorded],
         "num_ranks": recording.nodes.num_ranks * recording.nodes.num_alike,
-        "states": list(STATES),
+        "states": STATES,
         "patterns": [pattern.name.lower().replace("_", "-") for pattern in CommType],
         "over_time": _over_time(recorded, segments, recording.nodes.num_alike),
         "ranks": rank_bars,

@@ -7,8 +7,7 @@ from typing import Any
 
 from astra_tacos.report.html.page import Section, counted, escape
 from astra_tacos.report.policy_times import PARTS, policy_times
-from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, WAITS
-from astra_tacos.report.style import RANK_STATES
+from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, STATES, WAITS
 from astra_tacos.run.critical_path import PathSummary, critical_path, describe_kind, summarize_path
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
 from astra_tacos.support.units import format_time
@@ -61,9 +60,9 @@ def _breakable(name: str) -> str:
 def _bar(values: tuple[float, ...], longest: float) -> str:
     """A stacked bar as SVG."""
     at, parts = 0.0, []
-    for value, (_, colour) in zip(values, PARTS, strict=True):
+    for value, part in zip(values, PARTS, strict=True):
         size = _WIDTH * value / longest
-        parts.append(f'<rect x="{at:.1f}" y="0" width="{size:.1f}" height="11" fill="{colour}"/>')
+        parts.append(f'<rect x="{at:.1f}" y="0" width="{size:.1f}" height="11" fill="{part.colour}"/>')
         at += size
     return f'<svg width="{_WIDTH}" height="11" viewBox="0 0 {_WIDTH} 11" aria-hidden="true">{"".join(parts)}</svg>'
 
@@ -72,7 +71,7 @@ _PATH_WIDTH = 720
 _HEIGHT = 22
 _MOST_BARS = 1500
 _STATE_OF = {COMPUTE: COMPUTES, COLLECTIVE: EXPOSED, SEND: WAITS, RECEIVE: WAITS}
-_PATH_COLOURS = {kind: RANK_STATES[state] for kind, state in _STATE_OF.items()}
+_PATH_COLOURS = {kind: STATES[state].colour for kind, state in _STATE_OF.items()}
 _SAYS = (
     "The chain of nodes that determined the end of the run: each began when the one before it ended. A collective is on it from "
     "the time at which the member began that it waited for, so what others wait is not on it. Of several that ended at one "
@@ -133,7 +132,7 @@ def _strip(recording: Recording, replay: RecordedReplay, longest_ns: int) -> str
 
 
 def _colour(kind: int) -> str:
-    return _PATH_COLOURS.get(kind, RANK_STATES[IDLE])
+    return _PATH_COLOURS.get(kind, STATES[IDLE].colour)
 
 
 def _scrolled(rows: str) -> str:

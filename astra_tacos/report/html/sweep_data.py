@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.report.style import MADE_BY, look_of
 from astra_tacos.report.sweep_choice import is_number
 from astra_tacos.report.sweep_columns import MEASURES, SweepColumns, measure_of
+from astra_tacos.report.sweep_looks import CELLS, LOG_FROM, series_looks
 
 _LARGEST_EXACT = 1 << 53
 """Largest integer up to which a browser holds every one."""
@@ -96,17 +96,27 @@ def sweep_data(table: SweepColumns, varying: list[str]) -> dict[str, Any]:
     -------
     dict
         `name`; `axes` that vary; `columns` with name, label, unit, goal, role, type ("number" or "text"), `values` (numbers as
-        float64[n], with NaN for none; texts as a list, with None), and whether the name is the sweep's `own`; `styles` (colour
-        and Plotly's symbol by synthesizer).
+        float64[n], with NaN for none; texts as a list, with None), `looks` (colour and Plotly's symbol of each distinct value, in
+        order; empty for many), and whether the name is the sweep's `own`; `look` of points that are one series; `cells`, colours
+        of a heat map; `log_from`, the ratio from which on a scale is logarithmic.
     """
-    names = {str(value) for name in MADE_BY for value in table.columns.get(name, []) if value is not None}
-    looks = {name: look_of(name) for name in sorted(names)}
     return {
         "name": table.name,
         "axes": [name for name in table.axes if name in varying],
         "columns": [_column(table, name) for name in varying],
-        "styles": {name: [colour, _SYMBOLS[marker]] for name, (colour, marker) in looks.items()},
+        "look": _looks(None, [])[0],
+        "log_from": LOG_FROM,
+        "cells": CELLS,
     }
+
+
+_MOST_SERIES = 40
+"""Distinct values of a column up to which they can be told apart as series."""
+
+
+def _looks(name: str | None, values: list[Any]) -> list[tuple[str, str]]:
+    looks = [(colour, _SYMBOLS[marker]) for colour, marker in series_looks(name, values).values()]
+    return looks if len(looks) <= _MOST_SERIES else []
 
 
 def _column(table: SweepColumns, name: str) -> dict[str, Any]:
@@ -114,5 +124,7 @@ def _column(table: SweepColumns, name: str) -> dict[str, Any]:
     about = {"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": measure.role}
     about["own"] = name not in MEASURES
     if is_number(values) and all(abs(value) <= _LARGEST_EXACT for value in values if isinstance(value, int)):
-        return about | {"type": "number", "values": np.array([math.nan if v is None else v for v in values], np.float64)}
-    return about | {"type": "text", "values": as_texts(values)}
+        column = np.array([math.nan if v is None else v for v in values], np.float64)
+        return about | {"type": "number", "values": column, "looks": _looks(name, column[~np.isnan(column)].tolist())}
+    texts = as_texts(values)
+    return about | {"type": "text", "values": texts, "looks": _looks(name, [text for text in texts if text is not None])}

@@ -128,7 +128,7 @@ def _certificate(result: CertificateFile, comparison: Sequence[CompareRow]) -> S
 
 
 def _network(data: dict[str, Any]) -> Section:
-    if "layout" in data:
+    if "picture" in data:
         introduction = (
             "A line is a link in each direction, each drawn in the half that begins at its sender; the darker and wider, the "
             "larger the share of the collective's time in which it is in use."

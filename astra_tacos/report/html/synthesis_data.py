@@ -11,8 +11,8 @@ import numpy as np
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import CompareRow
-from astra_tacos.report.links_over_time import LinkRows, link_rows, shares_of_time
-from astra_tacos.report.topology_layout import layout
+from astra_tacos.report.links_over_time import LinkRows, device_label, link_rows, send_kinds, shares_of_time
+from astra_tacos.report.topology_picture import topology_picture, use_shades
 from astra_tacos.schedule.link_use import link_use
 from astra_tacos.schedule.partial_sums import PartialSums, Places, needed_totals
 from astra_tacos.schedule.schedule import Schedule
@@ -138,6 +138,7 @@ def collect(schedule: Schedule, result: Mapping[str, Any]) -> Data:
         "npus": topology.num_endpoints,
         "others": [topology.describe_device(device) for device in range(topology.num_endpoints, topology.num_npus)],
         "devices": topology.num_devices,
+        "labels": [device_label(topology, device) for device in range(topology.num_devices)],
         "time": schedule.collective_time_ns,
         "bound": result["bound_ns"],
         "collective": {
@@ -151,10 +152,7 @@ def collect(schedule: Schedule, result: Mapping[str, Any]) -> Data:
         "binding": _binding(topology, result),
     }
     if topology.num_devices <= MOST_DRAWN_DEVICES and topology.num_links <= MOST_DRAWN_LINKS:
-        drawn = layout(topology)
-        x, y = drawn.positions.T
-        across, along = drawn.controls.T
-        data["layout"] = {"x": x, "y": y, "cx": across, "cy": along, "spacing": drawn.spacing}
+        data["picture"] = topology_picture(topology, busy, use_shades())
     else:
         data["matrix"] = _matrix(topology, busy)
     if topology.num_links <= MOST_LISTED_LINKS:
@@ -201,6 +199,7 @@ def _sends(schedule: Schedule, rows: LinkRows) -> Data:
             "up": topology.channel_link,
             "down": topology.channel_down_link,
         },
+        "kinds": send_kinds(schedule),
         "bars": {"row": row[by_row], "message": use.message[by_row]},
         "messages": {"first": schedule.message_first, "class": sizes.size_class, "reduction": timing.reduction_ns},
         "rows": rows.link,

@@ -8,9 +8,10 @@
  *   AT.el(tag, attributes, ...children)   an element; children are nodes or text, `on...` attributes are listeners
  *   AT.svg(tag, attributes, ...children)  the same for SVG
  *   AT.format.time(ns) .size(bytes) .number(value, digits) .percent(share) .count(n)
+ *   AT.unit(last)               {scale, unit} of a time axis
  *   AT.fit(element, draw)       have `draw(width)` called now and whenever the width of an element changes, also for print
- *   AT.colours                  Paul Tol's palettes: `bright`, `muted`, and names for what is drawn everywhere
- *   AT.ramp(share)              a colour for a share of 0 to 1; AT.rampStops for Plotly's `colorscale`
+ *   AT.colours                  Paul Tol's `bright`, and names for what is drawn everywhere
+ *   AT.ramp(share)              a colour for a share of 0 to 1; AT.rampStops for Plotly's `colorscale`; AT.between(colours, share) of other colours
  *   figure.js: AT.chart, AT.figure, AT.download, AT.csv;  table.js: AT.table; table_filter.js: AT.filter;  timeline.js: AT.timeline
  *
  * The document's root element gets `data-ready` once everything is drawn.
@@ -112,6 +113,12 @@ const AT = {
   /** Pixels across a sheet of A4, within its margins. */
   printWidth: 680,
 
+  /** Unit of a time axis up to some ns, as style.time_unit has it: {scale, unit}, ns in one and its name. */
+  unit(last) {
+    const [scale, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]].find(([length]) => last >= 2 * length) ?? [1, "ns"];
+    return { scale, unit };
+  },
+
   format: {
     /** `940 ns`, `12.34 µs`, `5.60 ms`, as units.format_time has it; with more digits if times so close to each other are told apart. */
     time(ns, apart = Infinity) {
@@ -156,18 +163,22 @@ const AT = {
   },
 
   colours: {
-    accent: "#4477aa", reduce: "#4477aa", copy: "#ee6677", bound: "#222222", mark: "#aa3377", quiet: "#9aa5b1",
+    accent: "#4477aa", bound: "#222222", mark: "#aa3377", quiet: "#9aa5b1",
     bright: ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb"],
-    muted: ["#332288", "#cc6677", "#117733", "#ddaa33", "#88ccee", "#aa4499", "#44aa99", "#999933", "#882255", "#666666"],
   },
 
   rampStops: ["#ffffe5", "#fff7bc", "#fee391", "#fec44f", "#fb9a29", "#ec7014", "#cc4c02", "#993404", "#662506"].map((colour, i) => [i / 8, colour]),
 
   /** A colour of Tol's YlOrBr for a share of 0 to 1. */
   ramp(share) {
-    const place = Math.min(Math.max(share || 0, 0), 1) * (AT.rampStops.length - 1);
-    const low = Math.min(Math.floor(place), AT.rampStops.length - 2);
-    const channel = (colour, i) => parseInt(AT.rampStops[colour][1].slice(1 + 2 * i, 3 + 2 * i), 16);
+    return AT.between(AT.rampStops.map(([, colour]) => colour), share);
+  },
+
+  /** A colour for a share of 0 to 1 of the way along some colours. */
+  between(colours, share) {
+    const place = Math.min(Math.max(share || 0, 0), 1) * (colours.length - 1);
+    const low = Math.min(Math.floor(place), colours.length - 2);
+    const channel = (colour, i) => parseInt(colours[colour].slice(1 + 2 * i, 3 + 2 * i), 16);
     const mix = [0, 1, 2].map((i) => Math.round(channel(low, i) + (place - low) * (channel(low + 1, i) - channel(low, i))));
     return `rgb(${mix.join(",")})`;
   },

@@ -22,17 +22,17 @@ Object.assign(RUN, {
   /** Ranks in each state over time. */
   async drawOverTime() {
     const { over_time: { edges, shares }, states, whens, num_ranks: ranks } = AT.data;
-    const { scale, unit } = RUN.ticks(edges[edges.length - 1]);
+    const { scale, unit } = AT.unit(edges[edges.length - 1]);
     const middles = Array.from({ length: edges.length - 1 }, (_, i) => (edges[i] + edges[i + 1]) / 2 / scale);
     const most = Math.max(...shares.map((share) => middles.reduce((top, _, i) => Math.max(top, share.reduce((sum, one) => sum + one[i], 0)), 0)));
-    const traces = (which) => states.map((state, number) => ({
-      x: middles, y: shares[which][number], name: state, legendgroup: state, stackgroup: `s${which}`, mode: "lines", line: { width: 0, shape: "hvh" }, fillcolor: RUN.colours[number],
+    const traces = (which) => states.map(({ label: state, colour }, number) => ({
+      x: middles, y: shares[which][number], name: state, legendgroup: state, stackgroup: `s${which}`, mode: "lines", line: { width: 0, shape: "hvh" }, fillcolor: colour,
       hovertemplate: `%{y:.1f} ranks: ${state}<extra></extra>`,
     }));
     const layout = { yaxis: { title: { text: "ranks" }, range: [0, most], fixedrange: true }, hovermode: "x unified" };
     const [all, laidOut] = RUN.stacked({ title: { text: `time (${unit})` }, range: [0, edges[edges.length - 1] / scale], hoverformat: ".2f" }, traces, layout);
     const rows = () => [
-      ["time_ns", ...whens.flatMap((when) => states.map((state) => `${when === "run" ? "" : `${when}: `}${state}`))],
+      ["time_ns", ...whens.flatMap((when) => states.map(({ label: state }) => `${when === "run" ? "" : `${when}: `}${state}`))],
       ...middles.map((middle, i) => [middle * scale, ...shares.flatMap((share) => share.map((one) => +one[i].toPrecision(6)))]),
     ];
     const computing = shares.map((share) => share[0].reduce((sum, one, i) => sum + one + share[1][i], 0) / (middles.length * ranks));
@@ -45,9 +45,9 @@ Object.assign(RUN, {
     const { ranks: { labels, spent, block }, states, whens } = AT.data;
     const totals = spent.map((rows) => labels.map((_, i) => rows.reduce((sum, row) => sum + row[i], 0)));
     const most = Math.max(...totals.flat(), 1);
-    const { scale, unit } = RUN.ticks(most);
-    const traces = (which) => states.map((state, number) => ({
-      type: "bar", x: labels, y: Array.from(spent[which][number], (time) => time / scale), name: state, legendgroup: state, marker: { color: RUN.colours[number] },
+    const { scale, unit } = AT.unit(most);
+    const traces = (which) => states.map(({ label: state, colour }, number) => ({
+      type: "bar", x: labels, y: Array.from(spent[which][number], (time) => time / scale), name: state, legendgroup: state, marker: { color: colour },
       hovertemplate: `rank %{x}: %{y:,.2f} ${unit} ${state}<extra></extra>`,
     }));
     const layout = { barmode: "stack", bargap: labels.length > 40 ? 0.05 : 0.2, yaxis: { title: { text: unit }, range: [0, (most / scale) * 1.03] } };
@@ -55,7 +55,7 @@ Object.assign(RUN, {
     const ticks = Math.max(4, Math.floor(element.clientWidth / 30));
     const [all, laidOut] = RUN.stacked({ title: { text: block > 1 ? `blocks of ${block} ranks` : "rank", standoff: 10 }, type: "category", tickangle: labels.length > 24 || ticks < labels.length ? -90 : 0, nticks: ticks }, traces, layout);
     const rows = () => [
-      [block > 1 ? "ranks" : "rank", ...whens.flatMap((when) => states.map((state) => `${when === "run" ? "" : `${when}: `}${state}, ns`))],
+      [block > 1 ? "ranks" : "rank", ...whens.flatMap((when) => states.map(({ label: state }) => `${when === "run" ? "" : `${when}: `}${state}, ns`))],
       ...labels.map((label, i) => [label, ...spent.flatMap((one) => one.map((row) => Math.round(row[i])))]),
     ];
     const longest = totals.map((total, which) => `${RUN.called(whens[which])} ${AT.format.time(Math.min(...total))} to ${AT.format.time(Math.max(...total))}`.trim()).join(", ");
@@ -74,7 +74,7 @@ Object.assign(RUN, {
       element.replaceChildren(AT.el("p", { class: "note" }, "The run has no collectives."));
       return;
     }
-    const { scale, unit } = RUN.ticks(Math.max(...shown.flatMap((i) => times.map((time) => time[i] || 0)), 1));
+    const { scale, unit } = AT.unit(Math.max(...shown.flatMap((i) => times.map((time) => time[i] || 0)), 1));
     const colours = times.length > 1 ? [RUN.quiet, AT.colours.accent] : [AT.colours.accent];
     const name = (i) => AT.plain(labels[i]).replace(", ", "<br>");
     const traces = times.map((time, which) => ({

@@ -2,25 +2,16 @@
 /*
  * RUN: what the parts of a run's report share, and the timeline of its ranks.
  *
- *   RUN.colours                   of the states, by number
  *   RUN.called(when)              "Before", "After", or "" of a replay alone
- *   RUN.ticks(last)               {scale, unit}: ns of one unit of a time axis up to `last`
  *   RUN.bars(data)                bars of all rows and replays, rows of the replays one after another
  *   RUN.drawTimeline()            the timeline, and what is picked in it
  */
 const RUN = {
-  colours: ["#4477aa", "#66ccee", "#ee6677", "#ddcc77", "#e4e8ec"],
   IDLE: 4,
 
   /** What a replay is called in a heading. */
   called(when) {
     return when === "run" ? "" : when[0].toUpperCase() + when.slice(1);
-  },
-
-  /** Unit of a time axis. */
-  ticks(last) {
-    const [scale, unit] = last < 1e3 ? [1, "ns"] : last < 1e6 ? [1e3, "µs"] : last < 1e9 ? [1e6, "ms"] : [1e9, "s"];
-    return { scale, unit };
   },
 
   /** Bars as arrays: the row, when, the state, and the nodes (entries of `nodes`, -1 for none) that compute and communicate. */
@@ -84,7 +75,7 @@ const RUN = {
     const describe = (bar) => {
       const when = RUN.called(whens[whichOf(bar)]);
       const found = nodesOf(bar).map((node) => RUN.describeNode(node, whichOf(bar))).join(" and ");
-      return `${when ? `${when}, ` : ""}${ranksOf(bars.row[bar])}: ${states[bars.colour[bar]]}, ${AT.format.time(bars.start[bar])} to ${AT.format.time(bars.end[bar])} `
+      return `${when ? `${when}, ` : ""}${ranksOf(bars.row[bar])}: ${states[bars.colour[bar]].label}, ${AT.format.time(bars.start[bar])} to ${AT.format.time(bars.end[bar])} `
         + `(${AT.format.time(bars.end[bar] - bars.start[bar])})${found ? `: ${found}` : ""}`;
     };
     const text = (read) => new Proxy([], { get: (_, bar) => read(Number(bar)) });
@@ -104,7 +95,7 @@ const RUN = {
 
     const shown = AT.timeline(document.getElementById("timeline"), {
       rows, groups: whens.length > 1 ? whens.map((when) => ({ label: RUN.called(when), rows: labels.length })) : [],
-      bars, legend: states.slice(0, RUN.IDLE).map((label, state) => ({ label, colour: RUN.colours[state] })), mix: true,
+      bars, legend: states.slice(0, RUN.IDLE), mix: true,
       describe, onPick: pick, name: "ranks", height: Math.min(620, Math.max(200, 70 + 24 * rows.length)),
       alt: `What each of ${AT.format.count(labels.length)} ranks or groups of ranks does over time${whens.length > 1 ? `, before (until ${AT.format.time(ends[0])}) and after (until ${AT.format.time(ends[1])})` : ""}.`,
       columns: [{ title: "compute", values: text((bar) => named(bars.compute[bar], whichOf(bar))) }, { title: "communication", values: text((bar) => named(bars.communication[bar], whichOf(bar))) }],

@@ -8,11 +8,9 @@
  */
 Object.assign(AT.sweep, {
   mark: "#aa3377",
-  shades: AT.rampStops.slice(1, 7).map(([, colour], i) => [i / 5, colour]), // black numbers stand out from each, and each from white paper
-  mostSeries: 40,
   mostPlaces: 200,
 
-  isWide: (numbers) => numbers.length > 0 && Math.min(...numbers) > 0 && Math.max(...numbers) >= 20 * Math.min(...numbers),
+  isWide: (numbers) => numbers.length > 0 && Math.min(...numbers) > 0 && Math.max(...numbers) >= AT.data.log_from * Math.min(...numbers),
 
   /** Times are drawn in seconds, for which Plotly has prefixes. */
   drawn: (column, value) => (value === null ? null : column.unit === "ns" ? value * 1e-9 : column.type === "number" ? value : AT.plain(value)),
@@ -37,13 +35,14 @@ Object.assign(AT.sweep, {
     return { ...kind, tickvals: ticks.map((tick) => AT.sweep.drawn(column, tick)), ticktext: ticks.map((tick) => AT.sweep.brief(column, tick)) };
   },
 
-  /** Colour and symbol of the i-th value of a column: synthesizers have their own, as in figures. */
-  style(column, value, i) {
-    const symbols = ["circle", "square", "diamond", "triangle-up", "cross", "x", "triangle-down", "star", "pentagon", "hexagon"];
-    const named = column && ["synthesizer", "made_by"].includes(column.name) && AT.data.styles[value];
-    const [color, symbol] = named || [AT.colours.muted[i % 10], symbols[i % 10]];
+  /** Colour and symbol of a value of a column, the same in figures; of points that are one series without a column. */
+  style(column, value) {
+    const [color, symbol] = column ? column.looks[column.distinct.indexOf(value)] : AT.data.look;
     return { color, symbol };
   },
+
+  /** Columns whose values are told apart by their looks. */
+  series: (model) => model.columns.filter(({ name, distinct, looks }) => distinct.length > 1 && looks.length && !["error", "point", "status"].includes(name)),
 
   /** Whether a row has a result and finite numbers in these columns. */
   usable: (model, row, ...columns) => model.ok(row) && columns.every((column) => (column.type === "number" ? Number.isFinite(column.at(row)) : column.at(row) !== null)),
@@ -83,14 +82,14 @@ Object.assign(AT.sweep, {
       const goalX = panel.pick("x.goal", "across is", goals, String(x.goal || -1));
       const y = panel.column("y", "up", figures.filter((column) => column !== x), ["time_ns"]);
       const goalY = panel.pick("y.goal", "up is", goals, String(y.goal || -1));
-      const by = panel.column("by", "colours", AT.sweep.groupings(model, AT.sweep.mostSeries), ["synthesizer", ...model.axes.filter(({ role }) => role !== "task").map(({ name }) => name)], "none");
+      const by = panel.column("by", "colours", AT.sweep.series(model), ["synthesizer", ...model.axes.filter(({ role }) => role !== "task").map(({ name }) => name)], "none");
       const { rows: mine, said } = panel.task(rows, AT.sweep.tasks(model, x, y));
       const usable = mine.filter((row) => AT.sweep.usable(model, row, x, y));
       if (!usable.length) return "No point that the filters leave has both figures.";
       const front = AT.sweep.front(usable, x, y, [Number(goalX), Number(goalY)]);
       const on = new Set(front);
-      const traces = (by ? AT.sweep.present(usable, by) : [null]).map((value, i) => AT.sweep.points(model, by ? usable.filter((row) => by.at(row) === value) : usable, x, y,
-        { name: by ? AT.plain(AT.sweep.text(by, value)) : "points", marker: { size: 7, opacity: 0.75, ...AT.sweep.style(by, value, i) } }));
+      const traces = (by ? AT.sweep.present(usable, by) : [null]).map((value) => AT.sweep.points(model, by ? usable.filter((row) => by.at(row) === value) : usable, x, y,
+        { name: by ? AT.plain(AT.sweep.text(by, value)) : "points", marker: { size: 7, opacity: 0.75, ...AT.sweep.style(by, value) } }));
       traces.push(AT.sweep.points(model, front, x, y, { name: "Pareto front", mode: "lines+markers", line: { shape: "hv", color: "#222", width: 1.8 }, marker: { size: 8, color: "#222", symbol: "diamond-open" } }));
       const left = mine.length - usable.length;
       const shown = [...new Set([x, y, ...model.axes, model.column("point")])];
@@ -143,7 +142,7 @@ Object.assign(AT.sweep, {
       };
       const readable = panel.width / Math.max(1, xs.length) >= 76 && ys.length <= 30;
       const map = { type: "heatmap", x: xs.map((_, i) => i), y: ys.map((_, j) => j), z: grid(({ row }) => colour(value.at(row))), customdata: grid(({ row }) => row), xgap: 1, ygap: 1, hoverongaps: false,
-        colorscale: AT.sweep.shades, reversescale: value.goal > 0, colorbar: { ...bar, thickness: 14, outlinewidth: 0, tickvals: ends.map(colour), ticktext: ends.map((entry) => AT.sweep.brief(value, entry)) },
+        colorscale: AT.data.cells.map((colour, i) => [i / (AT.data.cells.length - 1), colour]), reversescale: value.goal > 0, colorbar: { ...bar, thickness: 14, outlinewidth: 0, tickvals: ends.map(colour), ticktext: ends.map((entry) => AT.sweep.brief(value, entry)) },
         text: grid(({ row }) => AT.sweep.brief(value, value.at(row)), ""), texttemplate: readable ? "%{text}" : "", textfont: { size: 12, color: "#000" },
         hovertext: grid(({ row, count, failed }) => `${AT.sweep.hover(model, row, [value, x, y])}<br>of ${AT.sweep.counted(count, "point")} here${failed ? `, ${AT.format.count(failed)} failed` : ""}`), hovertemplate: "%{hovertext}<extra></extra>" };
       const empty = cells.filter(({ row }) => row === null);
@@ -170,7 +169,7 @@ Object.assign(AT.sweep, {
       const x = panel.column("x", "across", across, ["size_bytes", ...[...numeric, ...axes].map(({ name }) => name)]);
       const y = panel.column("y", "up", figures, x.name === "size_bytes" ? ["bus_bandwidth_gbps", "speed_up", "time_ns"] : ["time_ns"]);
       const texts = axes.filter(({ type }) => type === "text");
-      const by = panel.column("by", "a line for each", AT.sweep.groupings(model, AT.sweep.mostSeries).filter((column) => column !== x), ["synthesizer", ...[...texts, ...axes].map(({ name }) => name)], "none");
+      const by = panel.column("by", "a line for each", AT.sweep.series(model).filter((column) => column !== x), ["synthesizer", ...[...texts, ...axes].map(({ name }) => name)], "none");
       const apart = [...AT.sweep.tasks(model, x, by), ...axes.filter((column) => column.name === "network" && ![x, by].includes(column))];
       const { rows: mine, said } = panel.task(rows, apart);
       const usable = mine.filter((row) => AT.sweep.usable(model, row, x, y) && x.at(row) !== null && (!by || by.at(row) !== null));
@@ -180,8 +179,8 @@ Object.assign(AT.sweep, {
       const places = (some) => [...AT.sweep.grouped(some, [x]).values()].sort((a, b) => order.get(x.at(a[0])) - order.get(x.at(b[0])));
       const best = (some) => places(some).map((here) => ({ row: AT.sweep.standIn(here, y, "best"), count: here.length }));
       const lines = (by ? AT.sweep.present(usable, by) : [null]).map((name) => ({ name, own: best(by ? usable.filter((row) => by.at(row) === name) : usable) }));
-      const traces = lines.map(({ name, own }, i) => {
-        const { color, symbol } = AT.sweep.style(by, name, i);
+      const traces = lines.map(({ name, own }) => {
+        const { color, symbol } = AT.sweep.style(by, name);
         return AT.sweep.points(model, own.map(({ row }) => row), x, y, { name: AT.plain(by ? AT.sweep.text(by, name) : y.label), mode: "lines+markers", line: { color, width: 2 }, marker: { size: 7, symbol, color },
           text: own.map(({ row, count }) => `${AT.sweep.hover(model, row, [y])}${count > 1 ? `<br>the best of ${AT.sweep.counted(count, "point")}` : ""}`) });
       });

@@ -5,8 +5,8 @@ AT.ready(async () => {
   const $ = (id) => document.getElementById(id);
   const device = (d) => (d < data.npus ? `NPU ${d}` : (data.others[d - data.npus] ?? `switch ${d}`));
   const linkName = (link) => `${device(data.links.src[link])} → ${device(data.links.dst[link])}`;
-  const short = (d) => (d < data.npus ? String(d) : device(d).replace(/^switch/, "sw").replace(/ \(.*/, ""));
-  const shortLink = (link) => `${short(data.links.src[link])} → ${short(data.links.dst[link])}`;
+  const shortLink = (link) => `${data.labels[data.links.src[link]]} → ${data.labels[data.links.dst[link]]}`;
+  const kindOf = (send) => (data.sends.reduces[send] ? 0 : data.kinds.length - 1);
   const dimension = (link) => (data.links.dimension[link] < 0 ? "" : String(data.links.dimension[link]));
   const stem = data.name.replace(/[^\w.-]+/g, "_") || "network";
   const { time, size, percent, count } = AT.format;
@@ -27,8 +27,8 @@ AT.ready(async () => {
     const sends = tree.of(chunk);
     parts.timeline.highlight(sends.flatMap((send) => tree.bars(send)));
     if (!parts.drawing) return;
-    const { up, down, reduces } = data.sends;
-    const hops = sends.flatMap((send) => [up[send], ...(down[send] >= 0 ? [down[send]] : [])].map((link) => ({ link, colour: reduces[send] ? AT.colours.reduce : AT.colours.copy })));
+    const { up, down } = data.sends;
+    const hops = sends.flatMap((send) => [up[send], ...(down[send] >= 0 ? [down[send]] : [])].map((link) => ({ link, colour: data.kinds[kindOf(send)].colour })));
     parts.drawing.light(hops, AT.synthesis.sources(data, sends, chunk));
   }
   function keep(chunk) {
@@ -60,9 +60,9 @@ AT.ready(async () => {
   const binding = new Set(data.binding);
   const describeLink = (link) => `${linkName(link)}: ${percent(data.links.busy[link])} of the time in use, ${data.links.bandwidth[link]} GiB/s, ${time(data.links.latency[link])} latency`
     + `${dimension(link) && `, dimension ${dimension(link)}`}${binding.has(link) ? ", one of the links that the bound is about" : ""}`;
-  if (data.layout) {
+  if (data.picture) {
     parts.drawing = AT.topology($("topology"), {
-      layout: data.layout, links: data.links, npus: data.npus, devices: data.devices, binding: data.binding, name: `${stem}-network`, rows: linkRows, describe: describeLink,
+      picture: data.picture, binding: data.binding, name: `${stem}-network`, rows: linkRows, describe: describeLink,
       alt: `Drawing of ${data.name}: ${count(data.npus)} NPUs, ${count(data.devices - data.npus)} other devices and ${count(data.links.src.length)} links, coloured by the share of time in use.`,
       onNpu: tree ? (npu) => showNpu(npu) : null,
     });
@@ -107,13 +107,12 @@ AT.ready(async () => {
     const rows = Array.from(data.rows, shortLink);
     const say = (bar) => {
       const send = bars.send[bar];
-      return `${device(sends.src[send])} → ${short(sends.dst[send])}, ${sends.reduces[send] ? "reduces" : "copies"} ${AT.synthesis.chunksOf(data, bars.message[bar])}, `
+      return `${device(sends.src[send])} → ${data.labels[sends.dst[send]]}, ${sends.reduces[send] ? "reduces" : "copies"} ${AT.synthesis.chunksOf(data, bars.message[bar])}, `
         + `${time(sends.start[send])} to ${time(sends.end[send])}. ${AT.synthesis.tellChunk(data, tree.of(sends.chunk[send]), sends.chunk[send])}`;
     };
-    const kinds = data.collective.reduces ? [{ label: "reduce", colour: AT.colours.reduce }, { label: "copy", colour: AT.colours.copy }] : [{ label: "copy", colour: AT.colours.copy }];
     parts.timeline = AT.timeline($("links-over-time"), {
-      rows, groups: data.groups, end: { time: data.time, label: `collective time ${time(data.time)}` }, legend: kinds, name: `${stem}-timeline`, describe: say,
-      bars: { ...bars, colour: data.collective.reduces ? Uint8Array.from(bars.send, (send) => (sends.reduces[send] ? 0 : 1)) : new Uint8Array(bars.send.length) },
+      rows, groups: data.groups, end: { time: data.time, label: `collective time ${time(data.time)}` }, legend: data.kinds, name: `${stem}-timeline`, describe: say,
+      bars: { ...bars, colour: Uint8Array.from(bars.send, kindOf) },
       columns: [["chunk", sends.chunk], ["from_npu", sends.src], ["to_npu", sends.dst]].map(([title, values]) => ({ title, values: Array.from(bars.send, (send) => values[send]) })),
       alt: `Links of ${data.name} over time: ${count(bars.row.length)} bars in ${count(rows.length)} rows, ${time(data.time)} in all.`,
       onPoint: (bar) => light(bar === null ? kept.chunk : sends.chunk[bars.send[bar]]),

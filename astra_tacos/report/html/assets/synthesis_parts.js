@@ -109,7 +109,7 @@ AT.synthesis = {
   },
 
   async heat(element, { heat, time, name }, stem) {
-    const [scale, unit] = AT.synthesis.unit(time);
+    const { scale, unit } = AT.unit(time);
     const width = time / heat.bins;
     const middles = Array.from({ length: heat.bins }, (_, bin) => ((bin + 0.5) * width) / scale);
     const rows = () => [["links", "number_of_links", "from_ns", "to_ns", "share_of_time_in_use"], ...heat.labels.flatMap((label, row) => middles.map((_, bin) => [label, heat.links[row], bin * width, (bin + 1) * width, +heat.shares[row][bin].toFixed(4)]))];
@@ -119,11 +119,6 @@ AT.synthesis = {
     { name: `${stem}-links-over-time`, alt: `Share of time in use of the links of ${name}, by group of links and time.`, rows, height: 560 });
   },
 
-  /** A unit for times up to one: [ns in it, its name]. */
-  unit(ns) {
-    return ns < 1e4 ? [1, "ns"] : ns < 1e7 ? [1e3, "µs"] : ns < 1e10 ? [1e6, "ms"] : [1e9, "s"];
-  },
-
   /** At most so many numbers from 0 on, evenly. */
   some(length, most) {
     const step = Math.max(1, Math.ceil(length / most));
@@ -131,7 +126,7 @@ AT.synthesis = {
   },
 
   async curves(element, { arrivals, time, bound }, stem) {
-    const [scale, unit] = AT.synthesis.unit(time);
+    const { scale, unit } = AT.unit(time);
     const looks = { fastest: { color: "#228833", dash: "dot" }, median: { color: "#4477aa" }, slowest: { color: "#ee6677", dash: "dash" } };
     const trace = ({ time: at, share }, name, line) => ({ x: Array.from(at, (t) => t / scale), y: share, name, mode: "lines", line: { shape: "hv", width: 2, ...line }, hovertemplate: `%{x:.2f} ${unit}: %{y:.1%}<extra>${name}</extra>` });
     const traces = [trace(arrivals.together, `all ${AT.format.count(arrivals.needy)} together`, { color: "#c3ccd4", width: 6 }),
@@ -146,7 +141,7 @@ AT.synthesis = {
 
   async bars(element, { comparison }, stem) {
     const { names, times, chunks, bus, sends, bound } = comparison;
-    const [scale, unit] = AT.synthesis.unit(Math.max(...times));
+    const { scale, unit } = AT.unit(Math.max(...times));
     const time = times[0]; // of this schedule
     const order = names.map((_, i) => i).sort((a, b) => times[a] - times[b]);
     const shown = order.map((i) => AT.plain(names[i]));

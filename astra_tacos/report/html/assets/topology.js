@@ -1,45 +1,46 @@
 "use strict";
 /*
- * AT.topology(element, {layout, links, npus, devices, dimensions, binding, time, name, alt, describe, onNpu, onLink})
+ * AT.topology(element, {picture, binding, name, alt, rows, describe, onNpu, onLink})
  *     ->  {light(hops, holders), npu(number or null), link(number or null)}
  *
  * A drawing of a network. Each link is drawn in the half of its curve that begins at its sender, so that both directions show.
- *   layout    {x, y, cx, cy, spacing}: places of the devices in the unit square, y upwards; middle control points of the links' curves
- *   links     {src, dst, busy, ...} as synthesis_data.py has them
+ *   picture   what topology_picture.py describes: layout {positions, controls, size, spacing}, src, dst, values, shades, marks
  *   binding   links to mark
  *   describe  link => text for the line under the picture
  *   onNpu     a device was picked (NPUs only);  onLink  link or null: pointed at
  *   light     hops: [{link, colour}, ...] drawn as arrows over the network; holders: NPUs to fill; null puts everything back
  */
 Object.assign(AT, {
-  topology(element, { layout, links, npus, devices, binding = [], name, alt, rows, describe, onNpu = null, onLink = null }) {
+  /** The outline of a mark around a place: corners of a regular polygon, the first at an angle. */
+  _mark(shape, x, y, r) {
+    const [corners, turn, reach] = { square: [4, 0.125, 1.13], diamond: [4, 0, 1.13], triangle: [3, -0.25, 1.2], hexagon: [6, 0.25, 1.05] }[shape];
+    const at = (i) => 2 * Math.PI * (turn + i / corners);
+    return `M${Array.from({ length: corners }, (_, i) => `${(x + reach * r * Math.cos(at(i))).toFixed(1)} ${(y + reach * r * Math.sin(at(i))).toFixed(1)}`).join("L")}z`;
+  },
+
+  topology(element, { picture, binding = [], name, alt, rows, describe, onNpu = null, onLink = null }) {
     const svg = AT.svg("svg", { xmlns: "http://www.w3.org/2000/svg", role: "img", "aria-label": alt });
     const box = AT.el("div", { class: "drawing-box" }, svg);
     const live = AT.el("p", { class: "live", "aria-live": "polite" }, "");
     const state = { width: 0, hops: null, holders: new Set(), npu: null, link: null, over: null };
     const marked = new Set(binding);
-    const count = links.src.length;
+    const { layout: { positions, controls, size, spacing }, src, dst, values, shades, marks } = picture;
+    const npus = marks[0].devices.length, devices = positions.length, count = src.length;
     const place = { x: new Float64Array(devices), y: new Float64Array(devices), radius: 6, height: 0 };
-
-    const extent = (values, more) => [Math.min(...values, ...more), Math.max(...values, ...more)];
-    const bend = (from, control) => Array.from(control, (c, i) => (from[links.src[i]] + from[links.dst[i]]) / 4 + c / 2);
-    const [x0, x1] = extent(layout.x, bend(layout.x, layout.cx)), [y0, y1] = extent(layout.y, bend(layout.y, layout.cy));
 
     function scale(width) {
       const edge = 26;
       const most = Math.min(width, 540);
-      const factor = Math.min((width - 2 * edge) / Math.max(x1 - x0, 1e-9), (most - 2 * edge) / Math.max(y1 - y0, 1e-9));
-      const left = (width - factor * (x1 - x0)) / 2;
-      place.height = Math.max(90, factor * (y1 - y0) + 2 * edge);
-      const top = (place.height - factor * (y1 - y0)) / 2;
-      place.at = (x, y) => [left + factor * (x - x0), top + factor * (y1 - y)];
-      for (let d = 0; d < devices; d += 1) [place.x[d], place.y[d]] = place.at(layout.x[d], layout.y[d]);
-      place.radius = Math.min(15, Math.max(2.2, 0.34 * factor * layout.spacing));
+      const factor = Math.min((width - 2 * edge) / Math.max(size[0], 1e-9), (most - 2 * edge) / Math.max(size[1], 1e-9));
+      place.height = Math.max(90, factor * size[1] + 2 * edge);
+      place.at = ([x, y]) => [width / 2 + factor * (x - 0.5), place.height / 2 - factor * (y - 0.5)];
+      positions.forEach((position, d) => { [place.x[d], place.y[d]] = place.at(position); });
+      place.radius = Math.min(15, Math.max(2.2, 0.34 * factor * spacing));
     }
 
     const ends = (link) => {
-      const [s, d] = [links.src[link], links.dst[link]];
-      return [[place.x[s], place.y[s]], place.at(layout.cx[link], layout.cy[link]), [place.x[d], place.y[d]]];
+      const [s, d] = [src[link], dst[link]];
+      return [[place.x[s], place.y[s]], place.at(controls[link]), [place.x[d], place.y[d]]];
     };
     const mix = (a, b, t) => [a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])];
     const pointOf = ([a, c, b], t) => mix(mix(a, c, t), mix(c, b, t), t);
@@ -59,13 +60,13 @@ Object.assign(AT, {
       const widest = Math.min(5, Math.max(1.6, place.radius * 0.7));
       const thinnest = Math.max(0.8, widest / 3);
       const paths = Array.from({ length: levels + 1 }, () => []);
-      for (let link = 0; link < count; link += 1) paths[links.busy[link] > 0 ? 1 + Math.min(levels - 1, Math.floor(links.busy[link] * levels)) : 0].push(half(link));
+      for (let link = 0; link < count; link += 1) paths[values[link] > 0 ? 1 + Math.min(levels - 1, Math.floor(values[link] * levels)) : 0].push(half(link));
       const parts = [];
       if (marked.size) parts.push(AT.svg("path", { d: binding.map(half).join(""), fill: "none", stroke: AT.colours.mark, "stroke-width": widest + 4, opacity: faded ? 0.15 : 0.55, class: "binding" }));
       paths.forEach((shapes, level) => {
         if (!shapes.length) return;
         const share = level / levels;
-        const look = level ? { stroke: AT.ramp(0.36 + 0.64 * share), "stroke-width": thinnest + (widest - thinnest) * share } : { stroke: "#9aa5b1", "stroke-width": 0.8, "stroke-dasharray": "3 3" };
+        const look = level ? { stroke: AT.between(shades.colours, share), "stroke-width": thinnest + (widest - thinnest) * share } : { stroke: "#9aa5b1", "stroke-width": 0.8, "stroke-dasharray": "3 3" };
         parts.push(AT.svg("path", { d: shapes.join(""), fill: "none", opacity: faded ? 0.18 : 1, ...look }));
       });
       return parts;
@@ -94,11 +95,11 @@ Object.assign(AT, {
     function drawDevices(faded) {
       const parts = [];
       const r = place.radius;
-      for (let d = 0; d < devices; d += 1) {
+      for (const { shape: kind, fill, edge, devices: own } of marks) for (const d of own) {
         const picked = d === state.npu, holds = state.holders.has(d);
-        const look = { fill: picked ? "#22384f" : holds ? "#ddaa33" : d < npus ? "#fff" : "#dfe5ea", stroke: picked ? "#22384f" : "#4477aa", "stroke-width": picked ? 2.5 : 1.2, opacity: faded && !picked && !holds && d >= npus ? 0.5 : 1 };
-        const shape = d < npus ? AT.svg("circle", { cx: place.x[d].toFixed(1), cy: place.y[d].toFixed(1), r, ...look })
-          : AT.svg("rect", { x: (place.x[d] - r * 0.8).toFixed(1), y: (place.y[d] - r * 0.8).toFixed(1), width: 1.6 * r, height: 1.6 * r, rx: 2, ...look });
+        const look = { fill: picked ? "#22384f" : holds ? "#ddaa33" : fill, stroke: picked ? "#22384f" : edge, "stroke-width": picked ? 2.5 : 1.2, opacity: faded && !picked && !holds && d >= npus ? 0.5 : 1 };
+        const [x, y] = [place.x[d], place.y[d]];
+        const shape = kind === "circle" ? AT.svg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r, ...look }) : AT.svg("path", { d: AT._mark(kind, x, y, r), ...look });
         shape.setAttribute("data-device", d);
         parts.push(shape);
         if (d < npus && r >= 8) {
@@ -158,8 +159,8 @@ Object.assign(AT, {
       if (npu !== null && onNpu) onNpu(npu);
     });
 
-    const ramp = Array.from({ length: 9 }, (_, i) => AT.ramp(0.36 + (0.64 * i) / 8)).join(",");
-    const key = AT.el("span", { class: "key" }, AT.el("span", {}, "0% ", AT.el("i", { class: "ramp", style: `background:linear-gradient(to right,${ramp})` }), "100% of the time in use"),
+    const key = AT.el("span", { class: "key" }, AT.el("span", {}, `${shades.title}: ${shades.labels[0]} `, AT.el("i", { class: "ramp", style: `background:linear-gradient(to right,${shades.colours.join(",")})` }), shades.labels[shades.labels.length - 1]),
+      ...(marks.length > 1 ? [AT.el("span", {}, marks.map(({ text: said }) => said).join("; "))] : []),
       ...(marked.size ? [AT.el("span", {}, AT.el("i", { style: `background:${AT.colours.mark};opacity:.55` }), "the bound's links")] : []));
     const frame = AT.figure(element, { name, alt, rows, key, svg: () => new XMLSerializer().serializeToString(svg) });
     frame.body.append(box, live);
