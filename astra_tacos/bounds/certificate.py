@@ -78,14 +78,8 @@ def figures_of_time(
 
     Parameters
     ----------
-    time_ns, exact_ns
-        The predicted time, and the one in arithmetic that truncates nothing.
     bounds, chunked
         Bounds over all algorithms; the largest for these chunks, None where there is none.
-    buffer_bytes
-        Bytes of the whole buffer.
-    describe_link
-        A link in words.
     """
     bound = largest(bounds) if bounds else None
     return {

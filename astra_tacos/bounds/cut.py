@@ -191,16 +191,12 @@ def _tightest_sides(
 
     Parameters
     ----------
-    topology
-        The network.
     root
         The NPU where all chunks begin (inward) or end (outward); None if they are spread evenly.
     members
         int32[num_members], NPUs that own and need chunks; None for all.
     always
         Every chunk has to cross every cut between members; `root` is None.
-    inward
-        Whether messages enter the set.
     """
     num_npus = topology.num_npus
     is_member = np.ones(num_npus, np.bool_)
@@ -252,16 +248,12 @@ def _tightest(topology: Topology, start: Bools, is_member: Bools, root: int | No
 
     Parameters
     ----------
-    topology
-        The network.
     start
         bool[num_devices], a set of devices that something has to enter (leave).
     is_member
         bool[num_npus], NPUs of which the set has at least one.
     root
         The NPU where everything begins (ends); None if that is every member.
-    inward
-        Whether messages enter the set.
     """
     num_npus = topology.num_npus
     transitive = root is None and bool(is_member.all()) and is_transitive(topology)

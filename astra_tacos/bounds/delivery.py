@@ -165,16 +165,8 @@ def smallest_time(topology: Topology, collective: Collective, timing: Timing, li
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective.
-    timing
-        Delays of chunks on the links of the network.
     links
         int64[n], the links.
-    messages
-        Number of messages that they have to deliver together.
     """
     group = np.zeros(len(links), np.int64)
     times = deliveries(topology, collective, timing).smallest_times(links, group, np.array([messages]))

@@ -57,16 +57,10 @@ def lay_out(src: NDArray[np.integer], dst: NDArray[np.integer], ahead: Ints, bac
 
     Parameters
     ----------
-    src
-        Device where each pair of arcs begins.
-    dst
-        Device where it ends.
     ahead
         int64, capacity from `src` to `dst`.
     back
         int64, capacity from `dst` to `src`.
-    num_devices
-        Number of devices.
     """
     count = len(src)
     tail, head = np.concatenate((src, dst)).astype(np.int64), np.concatenate((dst, src)).astype(np.int64)
@@ -90,8 +84,6 @@ def weakest_set(network: FlowNetwork, weight: Ints, members: Ints, start: Bools)
 
     Parameters
     ----------
-    network
-        The network of capacities.
     weight
         int64[num_devices].
     members

@@ -142,15 +142,7 @@ def partition(topology: Topology, collective: Collective, timing: Timing) -> Bou
 
 
 def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[Ints, int], int]) -> Bound:
-    """The worst of the partitions that are tried.
-
-    Parameters
-    ----------
-    topology, data
-        The network, and what has to travel.
-    time_ns
-        The time that links take together for an amount.
-    """
+    """The worst of the partitions that are tried."""
     bounds = []
     for group in weak_partitions(topology, data.collective):
         links, parts = _links_between(topology, group), len(np.unique(group[data.collective.member_npus]))

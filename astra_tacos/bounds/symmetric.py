@@ -70,8 +70,6 @@ def _by_distance(task: SymmetricTask, latency_ns: Floats, rate: float) -> Bound:
 
     Parameters
     ----------
-    task
-        The network and the collective.
     latency_ns
         float64[num_dimensions], of a link, in whole nanoseconds.
     rate
@@ -132,8 +130,6 @@ def critical_dimensions(sizes: Sequence[int], rates: Sequence[float]) -> tuple[i
 
     Parameters
     ----------
-    sizes
-        Number of members of each dimension.
     rates
         Chunks per time that all links of an NPU in this dimension carry.
     """
@@ -272,15 +268,7 @@ def class_busy_ns(schedule: SymmetricSchedule) -> Ints:
 
 
 def link_busy_ns(schedule: SymmetricSchedule, network: Topology) -> Ints:
-    """int64[num_links], how long each link is held in all: as long as its class, a port into an NPU as long as one out of it.
-
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    network
-        Its network, with all links.
-    """
+    """int64[num_links], how long each link is held in all: as long as its class, a port into an NPU as long as one out of it."""
     task, busy = schedule.task, class_busy_ns(schedule)
     held = np.zeros(network.num_links, np.int64)
     is_direct = (network.link_src < network.num_npus) & (network.link_dst < network.num_npus)

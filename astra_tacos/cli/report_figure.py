@@ -40,17 +40,7 @@ _TABLE_FILE = "sweep.parquet"
 
 
 def find_figure(path: Path, options: dict[str, Any], given: set[str]) -> tuple[str, Draw]:
-    """What the figure of an input shows, and what reads and draws it.
-
-    Parameters
-    ----------
-    path
-        The input.
-    options
-        Values of the options of figures.
-    given
-        Names of those that the user gave.
-    """
+    """What the figure of an input shows, and what reads and draws it."""
     kind = options["kind"] or _default_kind(path)
     for name in sorted(given & {name for names in KINDS.values() for name in names}):
         if name not in (_SWEEP_OPTIONS if kind == _SWEEP else KINDS[kind]):

@@ -37,8 +37,6 @@ class Wanted:
     ----------
     title
         Heading; None for that of the kind.
-    with_comparison
-        Whether the page of a schedule compares it with the predefined algorithms.
     where
         Expression that must be true for the points of a sweep; None for all points.
     """
@@ -91,12 +89,8 @@ class PageKind:
 
     Parameters
     ----------
-    command
-        What writes it.
     markers
         Files that tell: a directory is of this kind if it has all of them.
-    make
-        Makes the page of a directory.
     """
 
     command: str

@@ -92,13 +92,7 @@ def make_collective(
 
 
 def size_as_run(name: str, num_members: int, size_bytes: int) -> int:
-    """The bytes that ASTRA-sim runs a collective as: a byte for each member where the buffer has fewer, and its parts are shared.
-
-    Parameters
-    ----------
-    name, num_members, size_bytes
-        The collective, its NPUs, and the size that is asked for.
-    """
+    """The bytes that ASTRA-sim runs a collective as: a byte for each member where the buffer has fewer and is shared."""
     is_shared = name in ("all-reduce", "reduce-scatter", "all-to-all", "scatter")
     return max(size_bytes, num_members) if is_shared and size_bytes > 0 else size_bytes
 

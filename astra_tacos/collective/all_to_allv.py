@@ -30,16 +30,10 @@ def zipf_parts(num_npus: int, size_bytes: int, skew: float = 1.0, token_bytes: i
 
     Parameters
     ----------
-    num_npus
-        NPUs, and experts.
     size_bytes
         Bytes of each NPU's buffer; what does not fill a token is left out.
     skew
         0: all experts are equally popular.
-    token_bytes
-        Bytes of a token.
-    seed
-        The same arguments give the same traffic.
 
     Raises
     ------
@@ -64,8 +58,6 @@ def parse_zipf(text: str, num_npus: int, size_bytes: int) -> Ints:
 
     Parameters
     ----------
-    text
-        The description.
     num_npus, size_bytes
         As for `zipf_parts`.
 
@@ -108,8 +100,6 @@ def all_to_allv(part_bytes: Ints, chunks_per_npu: int = 1) -> Collective:
     ----------
     part_bytes
         int64[num_npus, num_npus], bytes that each NPU (row) has for each NPU (column); 0 for nothing.
-    chunks_per_npu
-        Chunks of the largest part.
 
     Raises
     ------
@@ -152,10 +142,6 @@ def of_chunks(
     ----------
     part_bytes
         As for `all_to_allv`.
-    size_bytes
-        Bytes of the largest buffer of an NPU.
-    chunks_per_npu
-        About how finely parts are cut.
     chunk_bytes, owner, target
         int[num_chunks], sizes and ends of the chunks.
     """

@@ -63,8 +63,6 @@ def astra_sim_network(topology: Topology, link_model: LinkModel, backend: Backen
 
     Parameters
     ----------
-    topology, link_model
-        The network, and how the schedule is timed.
     backend
         The network model to come close on; None, and one that is not analytical, take the one for which schedules are timed so.
 

@@ -69,10 +69,6 @@ def convert(
 
     Parameters
     ----------
-    proven
-        The program.
-    topology
-        A network with as many NPUs as the program has ranks.
     size_bytes
         Size of the collective, as `comm_size` of a workload node.
     link_model, reduce_bandwidth_gbps
@@ -174,8 +170,6 @@ class Candidate:
 
     Parameters
     ----------
-    proven
-        The program.
     digest
         SHA-256 of the file, in hexadecimal digits.
     """

@@ -221,8 +221,6 @@ class Layout:
         ----------
         reduces
             bool[num_messages], whether each is added up.
-        done
-            What the messages and additions wait for.
         """
         num_messages = done.num_messages
         provides = np.where(reduces, self.row_of[REDUCE, :num_messages], self.row_of[RECV, :num_messages])
@@ -363,10 +361,6 @@ class TraceNodes:
         Rows of the nodes that each node depends on: where those of each begin (int64[num_nodes + 1]), and the rows.
     attributes
         By attribute, which nodes have one, and the values of all nodes, or one for all.
-    contents
-        What the nodes move, which has the lists that attributes name.
-    first_tag
-        Tag of the first message.
     """
 
     npu_first: Ints
@@ -431,13 +425,7 @@ class TraceNodes:
         return paths
 
     def trace(self, name: str) -> Trace:
-        """What `read_trace` would read from the files, without the workload's columns.
-
-        Parameters
-        ----------
-        name
-            Prefix of the trace, for messages.
-        """
+        """What `read_trace` would read from the files, without the workload's columns."""
 
         def values(attribute: str) -> Ints:
             has, column = self.attributes[attribute]

@@ -73,12 +73,6 @@ def metadata(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
     ----------
     kind
         `process_name` or `thread_name`.
-    process
-        Number of the process.
-    track
-        Number of the track in the process.
-    name
-        The name to show.
     """
     return {"ph": "M", "name": kind, "pid": process, "tid": track, "args": {"name": name}}
 

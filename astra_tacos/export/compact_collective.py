@@ -34,13 +34,6 @@ class SymmetricTraces:
 
     Sends keep their order on a link as the link model asks for: `blocking` ones wait for the arrival of the one before, others
     for the token of the one before, and for the arrival of the last that has arrived by then (`window`).
-
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    first_tag
-        Tag of the first row; the others follow.
     """
 
     def __init__(self, schedule: SymmetricSchedule, first_tag: int = 0) -> None:

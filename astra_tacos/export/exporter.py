@@ -60,10 +60,6 @@ class Option:
         What it decides, and what holds if it is not given.
     read
         Its value from text; `ValueError` or `ConfigError` if the text is none.
-    values
-        What may be given, in words, for help and errors.
-    example
-        A text that may be given.
     """
 
     help: str

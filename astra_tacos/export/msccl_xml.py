@@ -92,16 +92,12 @@ class Layout:
 
     Parameters
     ----------
-    sends
-        What accesses are the ends of.
     blocks, number, num_steps
         Thread blocks by NPU, the id of each at its NPU, and how many steps it has, `nop`s included.
     needs
         Accesses in other thread blocks that each access waits for; all but the last wait takes a `nop` before it.
     block_of, step_of
         Index in `blocks` and step of each access.
-    awaited
-        Accesses that others wait for.
     """
 
     sends: ChunkRuns
@@ -264,8 +260,6 @@ class MscclReport:
 
     Parameters
     ----------
-    path
-        The file.
     num_channels, max_thread_blocks, max_steps
         Channels in use, most thread blocks of an NPU, most steps of a thread block.
     warnings

@@ -82,10 +82,6 @@ def write_run_script(
 
     Parameters
     ----------
-    directory
-        Directory of the run.
-    workload
-        Prefix of the workload's traces, from the directory.
     network
         What `network.yml` says.
     verb, note
@@ -154,10 +150,6 @@ def write_ns3_script(path: Path, workload: str, groups: str | None = None) -> No
 
     Parameters
     ----------
-    path
-        The script.
-    workload
-        Prefix of the workload's traces, from its directory.
     groups
         The file of communicator groups; None if there is none.
 
@@ -181,20 +173,8 @@ def _write_script(
 
     Parameters
     ----------
-    path
-        The script.
-    workload
-        Prefix of the workload's traces, from its directory.
     comments
         Lines of comment, without control characters.
-    program
-        What ASTRA_SIM_BIN has to be the path of.
-    options
-        Options of the program after those of the workload and the system.
-    refusals
-        Commands that refuse programs, run in the directory.
-    stdin
-        What the program reads from its standard input; "" for nothing.
     """
     check_script_name(workload)
     remarks = "\n".join(f"# {comment}" for comment in comments)
@@ -280,12 +260,8 @@ def start_command(script: Path, network: NetworkConfig, clock: Backend) -> str:
 
     Parameters
     ----------
-    script
-        The script.
     network
         What its `network.yml` says.
-    clock
-        The network model that the directory was made for.
     """
     binaries = binaries_for(network)
     chosen = min(binaries, key=lambda each: (each.branch is not None, each.backend != clock), default=None)

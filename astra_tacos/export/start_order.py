@@ -39,10 +39,6 @@ class Execution:
     hops
         Every hop of every message, in the order in which links take them: the message's first send action, the source, the
         destination, the channel.
-    sends
-        By a message's first send action, all its send actions.
-    end_ns
-        When the last step has ended.
     """
 
     actions: list[int]
@@ -72,8 +68,6 @@ def execute(program: Program, topology: Topology, timing: Timing, size_class: ND
     ----------
     program
         A program without deadlocks whose ranks are the network's NPUs.
-    topology, timing
-        The network, and its delays for each class of message.
     size_class
         int64[num_actions], the class of the message of each action.
     message
@@ -254,15 +248,6 @@ class _Table:
 
 def carried_values(proven: ProvenProgram, actions: list[int], reduces: bool) -> Carried:
     """Follow the values of a program through its messages.
-
-    Parameters
-    ----------
-    proven
-        The program.
-    actions
-        Its actions, in an order in which they can happen.
-    reduces
-        Whether its collective adds values up.
 
     Raises
     ------

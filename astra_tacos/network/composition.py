@@ -176,12 +176,8 @@ def restricted(topology: Topology, kept: Ints, source: str) -> Topology:
 
     Parameters
     ----------
-    topology
-        The whole topology.
     kept
         int64[n], ascending, the links that it keeps.
-    source
-        What to call it in errors.
 
     Raises
     ------

@@ -57,8 +57,6 @@ def read_node_table(path: Path, num_devices: int) -> tuple[ForwardingDevice, ...
     ----------
     path
         The table. It lists every device once, in any order; the NPUs have the lowest ids.
-    num_devices
-        How many devices the links have.
 
     Raises
     ------
@@ -107,8 +105,6 @@ class ReducingDevice:
 
     Parameters
     ----------
-    device
-        Its id.
     window_bytes
         Bytes that each sender may have under way in it: sent there to be added, and the result not yet back at the sender. None
         if it has slots for everything. (SwitchML's pool of slots, Sapio et al., NSDI 2021.)

@@ -141,8 +141,6 @@ def draw_failures(topology: Topology, fraction: float, seed: int) -> tuple[tuple
 
     Parameters
     ----------
-    topology
-        The network.
     fraction
         0 to 1.
     seed

@@ -349,17 +349,6 @@ def make_dimensions(
 ) -> tuple[Dimension, ...]:
     """Dimensions of these blocks, with the sizes, bandwidths and latencies that a mapping lists.
 
-    Parameters
-    ----------
-    document
-        The mapping.
-    blocks
-        The list of building blocks.
-    names
-        Which of them there may be.
-    bandwidth_key
-        Where bandwidths are found.
-
     Raises
     ------
     ConfigError

@@ -39,26 +39,14 @@ class Ns3Config:
 
     Parameters
     ----------
-    source
-        The file it was read from, as error messages name it.
-    payload_bytes
-        Bytes of a message in a packet (PACKET_PAYLOAD_SIZE).
-    cc_mode
-        Congestion control (CC_MODE).
     has_window
         Whether the bytes of a queue pair that are on their way are bounded by its bandwidth times its round trip (HAS_WIN).
-    global_window
-        Whether the bound is the largest of all pairs (GLOBAL_T).
     ack_interval
         Bytes from one acknowledgement to the next (L2_ACK_INTERVAL).
     buffer_mib
         Buffer of a switch in MiB (BUFFER_SIZE).
-    error_rate
-        Packets that are lost (ERROR_RATE_PER_LINK).
     link_down_us
         When a link goes down, 0 for never (LINK_DOWN).
-    nic_pauses
-        How often NPUs pause their links (NIC_TOTAL_PAUSE_TIME).
     """
 
     source: str = "ns-3's default configuration"

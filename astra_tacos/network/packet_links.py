@@ -75,8 +75,6 @@ class DeviceRoutes:
 
         Parameters
         ----------
-        src, dst
-            The ends of each pair.
         choice
             Numbers of 0 or more by which one of several equally good routes is chosen; by default the destinations.
 
@@ -145,8 +143,6 @@ class PacketLinks:
 
     Parameters
     ----------
-    source
-        What error messages call the network.
     topology, ns3
         The network, and how ns-3 is configured.
 
@@ -292,13 +288,7 @@ class PacketLinks:
         return DeviceRoutes(self.topology)
 
     def buffers(self, reserved_bytes: int) -> tuple[Ints, Ints]:
-        """int64[num_switches], bytes that the ports of each switch share; int64[num_links], see `Packets.shift`.
-
-        Parameters
-        ----------
-        reserved_bytes
-            Buffer that a port has of its own.
-        """
+        """int64[num_switches], bytes that the ports of each switch share; int64[num_links], see `Packets.shift`."""
         topology = self.topology
         at = topology.link_dst.astype(np.int64) - topology.num_endpoints
         into = at >= 0

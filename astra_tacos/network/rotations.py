@@ -109,13 +109,7 @@ class Rotations:
 
 @lru_cache(maxsize=4)
 def find_rotations(topology: Topology) -> Rotations:
-    """The largest group of rotations that is found; of the identity alone if there is no other.
-
-    Parameters
-    ----------
-    topology
-        A graph of NPUs and devices that forward.
-    """
+    """The largest group of rotations that is found; of the identity alone if there is no other."""
     npus, graph = topology.num_endpoints, _Graph.of(topology)
     found: dict[tuple[int, int], Ints | None] = {}
 
@@ -157,8 +151,6 @@ class _Graph:
 
     Parameters
     ----------
-    num_npus
-        Number of NPUs, whose numbers come before those of devices that forward.
     src, dst, kind
         int64[num_links]; `kind` is equal for links of equal bandwidth and latency.
     sums
@@ -311,13 +303,9 @@ class LinkClass:
 
     Parameters
     ----------
-    dimension
-        Index of the dimension that they belong to.
     moves
         int64, members of the dimension's group that a send of member 0 over this class reaches: one, or all others through a
         switch, whose port out of member 0 and port into that member are then taken.
-    through_switch
-        Whether it is the ports of a switch.
     """
 
     dimension: int
@@ -331,8 +319,6 @@ class ClassTable:
 
     Parameters
     ----------
-    shape
-        The network's blocks and sizes.
     classes
         The classes, in the order of dimensions and of the links out of member 0.
     """
@@ -437,13 +423,6 @@ def star(name: str, dimensions: tuple[Dimension, ...]) -> Topology:
     """The links of NPU 0 alone, as a topology with one channel per class: timing and bounds of a symmetric network need no more.
 
     Channel i is of class i and leads to NPU i + 1.
-
-    Parameters
-    ----------
-    name
-        Name of the network.
-    dimensions
-        Its dimensions.
     """
     table = class_table(dimensions)
     classes, of_dimension = table.classes, table.dimension

@@ -69,16 +69,12 @@ class Sketch:
 
     Parameters
     ----------
-    path
-        Its file.
     chunks
         Chunks per NPU; None for what the search chooses.
     allow
         Links, as the devices at their ends, that alone may be used; None for all.
     forbid
         Links that may not be used.
-    relays
-        By dimension.
     """
 
     path: Path

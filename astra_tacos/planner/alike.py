@@ -28,8 +28,6 @@ class Alike:
 
     Parameters
     ----------
-    number
-        Which case.
     npu
         int64[num_members], the position in this case's groups that each position in the other's groups is.
     """
@@ -89,12 +87,8 @@ def renumbered_solution(
 
     Parameters
     ----------
-    solution, other
-        Of the other case.
     case, npu
         The case, and the positions in its groups that those of the other's are.
-    machine
-        What it runs on.
     """
     schedule = None if solution.schedule is None else _renumbered(solution.schedule, other, case, npu)
     if schedule is None or verify(schedule):

@@ -36,8 +36,6 @@ def differently_numbered(instances: Instances, implementation: Ints, order: Ints
 
     Parameters
     ----------
-    instances
-        The collective instances of the workload.
     implementation
         int64[num_instances], NATIVE for those without a trace.
     order
@@ -90,12 +88,8 @@ class Assignment:
         int64[num_instances], entry of the traces that are written, NATIVE for those without.
     group
         int64[num_instances], id of the group that its nodes name.
-    groups
-        All groups: ranks by id.
     node_id
         uint64[len(nodes)], new ids of the collective nodes.
-    per_node
-        Entry of the traces, by node id.
     """
 
     implementation: Ints
@@ -117,19 +111,11 @@ def assign(
 
     Parameters
     ----------
-    trace
-        The workload.
-    instances
-        Its collective instances.
     implementation
         int64[num_instances], the trace that each instance runs, or NATIVE.
-    groups
-        Communicator groups of the run.
     order
         int64[num_instances], place of each collective in the order in which ranks issue them; None if they are native and nothing
         orders them but what the run has.
-    system
-        Of the run as it was.
 
     Raises
     ------
@@ -240,14 +226,8 @@ def tag_ranges(prefix: str, used: Ints, sizes: list[int], most_tags: int) -> lis
 
     Parameters
     ----------
-    prefix
-        The workload, as an error names it.
     used
         int64[...], tags that are taken; negative ones are none.
-    sizes
-        How many tags each trace needs.
-    most_tags
-        Tags count modulo this.
 
     Raises
     ------

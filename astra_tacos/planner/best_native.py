@@ -48,19 +48,7 @@ Variants = Callable[[NativeConfiguration], Iterator[NativeConfiguration]]
 
 @dataclass(frozen=True, slots=True)
 class NativeRun:
-    """A run with native collectives.
-
-    Parameters
-    ----------
-    configuration
-        How they run.
-    patterns
-        The patterns of the run, by their keys in the system JSON.
-    end_ns
-        The end of the run.
-    num_messages
-        How many messages it has.
-    """
+    """A run with native collectives."""
 
     configuration: NativeConfiguration
     patterns: tuple[str, ...]
@@ -87,12 +75,8 @@ class BestNative:
         The run that ends first; None if none ends and moves its data.
     base
         The same of those that have no more messages than the planned run may have; None if there is none.
-    num_replays
-        How many configurations were tried.
     was_cut_off
         Whether more would have been, but for the limits on messages and replays.
-    refusal
-        Why there is none; "" if there is one.
     """
 
     best: NativeRun | None
@@ -129,18 +113,12 @@ def best_native(
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
-    clock
-        The network model.
     on_progress
         Called with how many configurations were tried, and about how many there are.
     most_messages
         How many messages the planned run may have, whose native collectives run as in `base`; None for any number.
     known
         A configuration that was replayed already, and its replay, which has an outcome.
-    replays
-        Gets the replays of small runs.
     """
     search = _Search(workload, clock, on_progress, known, {} if replays is None else replays)
     search.climb()

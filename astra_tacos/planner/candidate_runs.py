@@ -39,12 +39,8 @@ class CandidateRun:
 
     Parameters
     ----------
-    folder, run
-        The directory that it was written to, and the run there.
     made, solutions, written
         Its collectives, of which some may be joint, what each case runs, and what was written.
-    after
-        The replay on the clock.
     """
 
     folder: Path
@@ -126,12 +122,8 @@ def choose_run(
 
     Parameters
     ----------
-    workload, solutions
-        The run's collectives, and the best solution of each case.
     start, before, before_ns
         The run before, its replay and its end, None if it cannot be replayed or moves too little.
-    write_and_replay
-        Writes a run and replays it.
 
     Raises
     ------
@@ -224,8 +216,6 @@ def order_run(workload: Workload, solutions: Solutions, before: RunOutcome | Non
 
     Parameters
     ----------
-    workload, solutions
-        The run's collectives, and what each case runs.
     before
         A replay; None for the order of list scheduling.
     known_ns

@@ -35,8 +35,6 @@ class MergedGraph:
     ----------
     vertex
         int64[num_nodes], of each row; those past the rows are collectives.
-    waits, next_first, after
-        How many vertices each waits for, and which ones wait for it.
     """
 
     vertex: Ints
@@ -135,8 +133,6 @@ def order_instances(
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
     duration_ns
         int64[num_nodes]; durations only decide on the order.
     instance_ns, urgency
@@ -215,8 +211,6 @@ def order_dependencies(workload: Workload, order: Ints) -> tuple[Ints, Ints]:
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
     order
         int64[num_nodes + num_instances], place of each vertex in an order that all ranks can keep.
     """

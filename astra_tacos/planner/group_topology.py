@@ -69,8 +69,6 @@ class Machine:
         ----------
         schedule
             What they run, None for the native collective of the system.
-        pattern, size_bytes
-            Pattern and size of the collective.
         groups
             Ranks in ascending order; of groups that share a rank, only the first takes part.
 
@@ -115,10 +113,6 @@ def choose_routes(
 
     Parameters
     ----------
-    network
-        The whole network.
-    config
-        The network's configuration, which determines the routes.
     members
         int64[n], the ranks of the group.
     kept
@@ -215,15 +209,7 @@ def _components(own: Topology, routes: list[Route] | None = None) -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupTopology:
-    """A group's network.
-
-    Parameters
-    ----------
-    topology
-        Its NPUs are positions in the group.
-    num_routed
-        How many of its links are routes through other NPUs.
-    """
+    """A group's network."""
 
     topology: Topology
     num_routed: int
@@ -234,10 +220,6 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
 
     Parameters
     ----------
-    network
-        The whole network.
-    config
-        Its description.
     members
         The ranks of the group, in ascending order.
     reach
@@ -332,8 +314,6 @@ class _Pairs:
 
     Parameters
     ----------
-    num_members
-        How many members there are.
     src, dst
         int64[num_pairs], positions of the ends.
     first, link
@@ -367,8 +347,6 @@ def fabric_views(network: Topology, members: tuple[int, ...]) -> dict[str, Topol
 
     Parameters
     ----------
-    network
-        The fabric.
     members
         The ranks of the group, in ascending order. The NPUs of others pass on what the routes of the fabric take over them, as
         its devices do, and do nothing else.

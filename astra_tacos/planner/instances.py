@@ -57,8 +57,6 @@ class CollectiveNodes:
     row, rank, group, pattern, size_bytes, root
         int64[n]; `group` is an id, ALL_RANKS for all ranks, `pattern` a `CommType` (of a carried node, what it was), `root` a
         rank, NO_ROOT where the pattern has none.
-    members
-        Ranks of each group that is used, as its file lists them.
     named_group
         int64[n], id of the group that the node names: of one that runs a joint trace, not its own.
     """
@@ -180,8 +178,6 @@ class Instances:
 
     Parameters
     ----------
-    nodes
-        The nodes.
     instance
         int64[len(nodes)], to which collective each belongs.
     group, pattern, size_bytes, root
@@ -209,15 +205,6 @@ class Instances:
 
 def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> Instances:
     """Match the collective nodes of different ranks.
-
-    Parameters
-    ----------
-    trace
-        The workload.
-    nodes
-        Its collective nodes.
-    by_name
-        Whether names may say which nodes belong together.
 
     Raises
     ------

@@ -78,8 +78,6 @@ class NativeConfiguration:
 
         Parameters
         ----------
-        num_dims
-            Dimensions of the network.
         in_groups
             The patterns that only groups of some ranks run.
         """

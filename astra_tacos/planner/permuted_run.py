@@ -44,10 +44,6 @@ def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_r
 
     Parameters
     ----------
-    folder
-        Empty directory to write into.
-    inputs, workload
-        The run: its files, and what was read.
     npu_of_rank
         int64[num_ranks], a permutation.
 

@@ -52,15 +52,7 @@ class Demand:
 
 @dataclass(slots=True, eq=False)
 class PlacementCost:
-    """The model for one network and run.
-
-    Parameters
-    ----------
-    dimensions
-        The network's, innermost first.
-    demands
-        What the run communicates.
-    """
+    """The model for one network and run."""
 
     dimensions: Sequence[Dimension]
     demands: Sequence[Demand]
@@ -133,17 +125,6 @@ def exchange(cost: PlacementCost, num_ranks: int, starts: int, seed: int) -> lis
 
     An exchange has to lower the sum of the fourth powers of what ranks take: the largest counts most, and where that stays the
     same, exchanges of others still go in a direction.
-
-    Parameters
-    ----------
-    cost
-        The model.
-    num_ranks
-        Number of ranks.
-    starts
-        How many placements to start from.
-    seed
-        Of the random ones.
     """
     random = np.random.default_rng(seed)
     found: dict[tuple[int, ...], float] = {}
@@ -213,16 +194,8 @@ class PlaceResult:
 
     Parameters
     ----------
-    backend
-        What replays it.
     axes, levels
         What matrices are made of; no axes where the groups are no products.
-    best
-        The placement that was written.
-    own
-        That of the run as it was.
-    tried
-        All placements by score, the best first.
     """
 
     backend: Backend
@@ -280,18 +253,12 @@ def place(
 
     Parameters
     ----------
-    inputs
-        The run, with native collectives.
-    output
-        Directory to write; a placed run that is there is replaced.
     axes
         Axes of parallelism; None to find them from the groups and messages.
     backend
         The network model, or its name; None takes the one with queues.
     seed
         Of the search without axes.
-    on_progress
-        Called with how many placements were replayed, and how many are.
 
     Raises
     ------
@@ -339,15 +306,6 @@ def place(
 
 def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:
     """Write a run with its ranks in a placement into an empty directory; returns its files.
-
-    Parameters
-    ----------
-    folder
-        Empty directory to write into.
-    inputs
-        The run, with native collectives.
-    rows
-        The placement, from the axis whose coordinate varies fastest with the rank.
 
     Raises
     ------

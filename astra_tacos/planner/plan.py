@@ -65,10 +65,6 @@ def write_fastest(
 
     Parameters
     ----------
-    output
-        Directory to write; a plan that is there is replaced.
-    plans
-        The directory and the result of each plan.
     adds
         Adds to the directory what there is to say of the plan that is kept; returns its result with that.
     """
@@ -99,10 +95,6 @@ def plan(
 
     Parameters
     ----------
-    request
-        What is asked.
-    output
-        Directory to write; a plan that is there is replaced.
     on_native
         Called with how many native configurations were tried, and about how many there are.
     on_progress
@@ -160,8 +152,6 @@ class _Planning:
 
     Parameters
     ----------
-    request
-        What is asked.
     on_native
         Called with how many native configurations were tried, and about how many there are.
     """

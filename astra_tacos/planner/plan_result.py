@@ -39,24 +39,12 @@ class CaseFigures:
         What it is: the name of its traces, members of a group, and how many groups run it.
     first_group, first_node
         Ranks of the first of these groups; rank and id of the first node.
-    count
-        Collectives of the workload.
     algorithm, chunks_per_npu, link_model
         What its nodes run; `native` or `own trace` where they stay as they are.
-    reason
-        Why they do.
-    predicted_ns, bound_ns
-        Of one group alone.
     together_ns, native_ns
         Replays of all its groups at once, of the new traces and of the native collective.
-    exact
-        Whether the prediction is what ASTRA-sim takes for a group alone.
-    was_cut_off
-        Whether the budget was too small for the search for it.
     ran_out_of_time
         Whether the time limit ended it, so that another machine might find something else.
-    from_cache
-        Whether it had been synthesized before.
     spent_before_ns, spent_after_ns, share
         The most time that a rank spends in it before and after, and its share of the run after.
     """
@@ -98,10 +86,6 @@ class JointFigures:
     ----------
     name, collectives, ranks
         The name of the traces, what they are for (`4 x all-to-all 2 MiB`), and all ranks.
-    count
-        How often they run.
-    chunks_per_npu
-        How finely the one that is cut most finely is cut.
     predicted_ns, apart_ns, spent_ns
         Its predicted time, the time of the same collectives in the best run without joint schedules, and in this run.
     """
@@ -124,10 +108,6 @@ class PlannedPlacement:
     ----------
     name, matrix, npu_of_rank
         The placement that was written, in words, as a matrix (None if it was found without axes), and as a map.
-    kept_as_is
-        Whether the ranks stay where they were.
-    before_ns
-        End of the run as its files say.
     as_is_planned_ns, placed_planned_ns
         End of both plans; None where no other placement was planned.
     """
@@ -282,17 +262,7 @@ class PlanResult:
 def case_figures(
     workload: Workload, solutions: tuple[CaseSolution, ...], before: Attempt, after: RunOutcome
 ) -> tuple[CaseFigures, ...]:
-    """Figures of all cases, those in which a rank spends most of the run after first.
-
-    Parameters
-    ----------
-    workload
-        The run and its collectives.
-    solutions
-        The result of each distinct collective.
-    before, after
-        Replays of the run as it was, and of the planned one.
-    """
+    """Figures of all cases, those in which a rank spends most of the run after first."""
     spent_after = time_spent(workload, after)
     spent_before = None if before.outcome is None else time_spent(workload, before.outcome)
     nodes = workload.instances.nodes
@@ -359,8 +329,6 @@ def most_spent(case: Ints, num_cases: int, trace: Trace, outcome: RunOutcome) ->
     ----------
     case, num_cases
         int64[num_nodes], the case of each node, -1 for none; and how many cases there are.
-    trace, outcome
-        The nodes, and a replay of them.
     """
     rows = np.flatnonzero((case >= 0) & (outcome.node_issue_ns >= 0))
     spent = np.zeros((num_cases, trace.num_ranks), np.int64)

@@ -91,10 +91,6 @@ class RunBound:
 
     Parameters
     ----------
-    end_ns
-        The largest of the bounds.
-    where
-        What makes it so long.
     parts_ns
         Every bound by name: `compute`, `cut`, `path`.
     in_step_ns
@@ -144,8 +140,6 @@ def allowance(message_bytes: Ints | Floats, bytes_per_ns: float) -> Floats:
     ----------
     message_bytes
         [n], sizes of the shortest messages.
-    bytes_per_ns
-        Rate of the fastest link.
     """
     whole = np.floor(np.asarray(message_bytes, np.float64) / max(bytes_per_ns, 1e-300))
     kept: Floats = np.minimum(whole / (whole + 1), 1 - MOST_TRUNCATED)
@@ -159,14 +153,8 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolut
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
-    topology
-        Its network.
     solutions
         The result of each distinct collective, whose bounds on the group's own links count for `in_step_ns`.
-    clock
-        The network model on which the run ends.
 
     Raises
     ------
@@ -193,15 +181,7 @@ def _fastest(topology: Topology) -> float:
 
 
 def share_kept(collective: str, size_bytes: int, members: int, bytes_per_ns: float) -> float:
-    """What truncation leaves of the time of a collective, see `allowance`.
-
-    Parameters
-    ----------
-    collective, size_bytes, members
-        Its name, its size and how many ranks take part.
-    bytes_per_ns
-        Rate of the fastest link.
-    """
+    """What truncation leaves of the time of a collective, see `allowance`."""
     own = size_bytes / (1 if collective == "all-gather" else members)
     return float(allowance(np.array([own / PIECES]), bytes_per_ns)[0])
 

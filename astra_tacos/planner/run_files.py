@@ -130,21 +130,6 @@ def write_configurations(
     """Write all files but traces and the plan itself.
 
     Where devices forward there is no script: no version of ASTRA-sim has such a network.
-
-    Parameters
-    ----------
-    folder
-        Directory to write into.
-    inputs
-        Files of the run.
-    groups
-        Communicator groups of the planned run.
-    per_node
-        By node id, the prefix of the trace that it runs.
-    network
-        The network of the run.
-    keys
-        Keys of the system file that replace those of the run's.
     """
     write_system(folder, inputs.system, per_node, keys)
     copy_network(inputs.network, folder)
@@ -168,12 +153,6 @@ def write_system(folder: Path, source: Path, per_node: Mapping[int, str], keys: 
 
     Parameters
     ----------
-    folder
-        Directory to write into.
-    source
-        System file of the run.
-    per_node
-        By node id, the prefix of the trace that it runs.
     keys
         Keys that replace those of `source`.
     """
@@ -188,17 +167,7 @@ def write_system(folder: Path, source: Path, per_node: Mapping[int, str], keys: 
 
 
 def write_ns3_configurations(folder: Path, inputs: RunInputs, network: NetworkConfig) -> None:
-    """Write what ASTRA-sim's ns-3 backend needs besides, and a script that starts it.
-
-    Parameters
-    ----------
-    folder
-        Directory to write into.
-    inputs
-        Files of the run.
-    network
-        The network of the run.
-    """
+    """Write what ASTRA-sim's ns-3 backend needs besides, and a script that starts it."""
     write_ns3_files(PacketLinks(network.source, build_topology(network, may_forward=True), network.ns3), folder)
     write_ns3_script(folder / NS3_SCRIPT, f"{WORKLOAD}/{inputs.workload.name}", GROUPS)
 
@@ -208,12 +177,6 @@ def write_plan(folder: Path, result: dict[str, Any], rows: Sequence[str] = (), c
 
     Parameters
     ----------
-    folder
-        Directory to write into.
-    result
-        The result in figures.
-    rows
-        A row per collective node, as JSON.
     columns
         Names of the columns of `rows`.
     """
@@ -239,21 +202,7 @@ def write_traces(
     kept: Mapping[str, tuple[Path, int]],
     idle: Mapping[str, int],
 ) -> dict[str, str]:
-    """Write custom traces, each in a range of tags of its own; returns their prefixes, by name.
-
-    Parameters
-    ----------
-    folder
-        Folder to write into.
-    workload
-        The run and its collectives.
-    schedules
-        What is written, by name.
-    kept
-        Traces of the run that stay, by name: prefix, and ranks.
-    idle
-        Traces in which ranks do nothing, by name: how many ranks.
-    """
+    """Write custom traces, each in a range of tags of its own; returns their prefixes, by name."""
     (folder / COLLECTIVE).mkdir()
     names = sorted(schedules)
     own = [read_trace(prefix, chunks=False).tag for prefix, _ in kept.values()]
@@ -287,14 +236,10 @@ def measure_plan(
 
     Parameters
     ----------
-    inputs, output
-        The run, and the directory of its plan.
     program, in_ns3
         The binary, and whether it is one with ns-3.
     baseline
         The native algorithm of the run before; None for those of its system file.
-    progress
-        Told what runs.
     """
     network = configured(read_network(inputs.network), inputs.ns3)
     runs = {"after": planned_inputs(output, inputs)} | ({} if baseline else {"before": inputs})

@@ -31,18 +31,10 @@ class CaseSolution:
         Replay of all its groups at once; None where the schedule is exact and nothing needed a replay.
     native_ns
         The same of the native collective, None where that was not replayed.
-    is_exact
-        Whether the prediction is what ASTRA-sim takes, for a group alone.
-    was_cut_off
-        Whether the budget was too small for the search.
     ran_out_of_time
         Whether the time limit ended it, so that another machine might find something else.
-    from_cache
-        Whether it was found there.
     keeps_custom
         Whether nodes that run a custom trace of the run's own keep it, as nothing else does their pattern.
-    defects
-        What there is to say of schedules that the oracle refused.
     """
 
     schedule: Schedule | None
@@ -69,10 +61,6 @@ def defect_note(case: DistinctCollective, synthesizer: str, violations: Sequence
 
     Parameters
     ----------
-    case
-        What the schedule was for.
-    synthesizer
-        Which made it.
     violations
         What the oracle found, at least one.
     """

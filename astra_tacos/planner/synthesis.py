@@ -95,17 +95,7 @@ _PLAIN = ("ring", "direct")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """One search for a case.
-
-    Parameters
-    ----------
-    topology, collective, synthesizer, link_model
-        What is searched for.
-    recut
-        Whether the search chooses the number of chunks.
-    is_exact
-        Whether ASTRA-sim takes the predicted time, for a group alone.
-    """
+    """One search for a case."""
 
     topology: Topology
     collective: Collective
@@ -193,16 +183,10 @@ def solve_case(
 
     Parameters
     ----------
-    case
-        The distinct collective.
-    machine
-        What it runs on.
     options
         What is asked of its searches; budget and time limit are for all of them together.
     cache
         Where results are kept. One that a time limit cut off is not.
-    candidates
-        Proven programs of files, which compete with what searches find.
 
     Raises
     ------

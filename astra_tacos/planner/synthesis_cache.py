@@ -53,8 +53,6 @@ class Wanted:
 
     Parameters
     ----------
-    topologies
-        Its links are those of one of them.
     collective
         Of the same kind, size, root and members; it may be cut otherwise.
     figures
@@ -111,10 +109,6 @@ class SynthesisCache:
 
         Parameters
         ----------
-        identity
-            What the schedule depends on.
-        wanted
-            What it has to be of.
         check
             Raises an `AstraTacosError` for a schedule that is wrong; by default the oracle.
         """

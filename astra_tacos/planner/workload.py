@@ -57,12 +57,8 @@ class DistinctCollective:
         Position of its root in the group, None for patterns without.
     groups
         The groups that run it, each its ranks in ascending order.
-    count
-        How many collectives of the workload it stands for.
     views
         What the first of them sees of the network, by reach, or by the views of a fabric; equal ones are left out.
-    shape
-        Hash of those views.
     fabric
         The whole network, if it has devices that forward; else None.
     most_messages
@@ -287,8 +283,6 @@ class MessageCounts:
 
     Parameters
     ----------
-    limit
-        About how many the planned run may have.
     before, after
         How many the run has, and the planned one; None where that was not replayed.
     """
@@ -330,8 +324,6 @@ def limit_messages(workload: Workload, most_messages: int | None) -> tuple[Workl
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
     most_messages
         About how many messages the planned run may have; None for `DEFAULT_FACTOR` times what native collectives take.
     """

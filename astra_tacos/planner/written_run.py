@@ -65,10 +65,6 @@ def find_changes(workload: Workload, assignment: Assignment, order: Ints | None,
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
-    assignment
-        Groups and ids of the instances.
     order
         int64[num_nodes + num_instances], place of each row and collective; None if no node has to wait for more.
     is_joint
@@ -167,14 +163,6 @@ def write_run(
 
     Parameters
     ----------
-    folder
-        Empty directory to write into.
-    inputs
-        Files of the run.
-    made
-        The run and its collectives, some of which may be joint.
-    solutions
-        The result of each distinct collective.
     order
         int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep; None to leave all
         nodes as they are, with native collectives.
@@ -266,17 +254,7 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 
 
 def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written: WrittenRun) -> list[str]:
-    """A row of `COLUMNS` for each collective node, as JSON.
-
-    Parameters
-    ----------
-    made
-        The run and its collectives, some of which may be joint.
-    solutions
-        The result of each distinct collective.
-    written
-        What was written.
-    """
+    """A row of `COLUMNS` for each collective node, as JSON."""
     workload, assignment, changes = made.workload, written.assignment, written.changes
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes

@@ -48,8 +48,6 @@ class AstraSimResult:
 
     Parameters
     ----------
-    binary
-        The program that ran.
     finish_ns, exposed_comm_ns
         int64[num_ranks], end and exposed communication of each rank; -1 for ranks without a `finished` line.
     exit_status
@@ -116,10 +114,6 @@ def run_astra_sim(
 
     Parameters
     ----------
-    binary, num_ranks
-        The program, and how many ranks it prints a line of.
-    inputs
-        Files of the run, and where it is started.
     in_ns3
         For a program with ns-3 the network of the run, whose files are written; None for one of an analytical backend.
     timeout_s

@@ -49,8 +49,6 @@ class Casts:
 
     Parameters
     ----------
-    programs
-        Distinct programs.
     members
         Ranks of each group that is used, int64 arrays; entry 0 is the group of all ranks.
     cast_program, cast_group

@@ -85,14 +85,6 @@ def compile_run(
 
     Parameters
     ----------
-    workload
-        Traces of all ranks.
-    actions
-        The action of each node when it is issued.
-    casts
-        Programs of the collectives.
-    network
-        The model that routes messages.
     starts_at_once
         As in `Code`.
     server

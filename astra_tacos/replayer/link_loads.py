@@ -36,19 +36,6 @@ def link_loads(
 
     Messages take the routes of the congestion-aware model: they cross the dimensions in order, lowest first. Failed links count
     as working, as in the model without links.
-
-    Parameters
-    ----------
-    compiled
-        The run as arrays.
-    casts
-        Programs of the collectives.
-    state
-        The state after the replay.
-    network
-        The network whose links are loaded.
-    lattice
-        The translations, if ranks stand for others.
     """
     src, dst, sent = compiled.pair_src, compiled.pair_dst, _pair_bytes(compiled, casts, state)
     used = np.flatnonzero(sent)

@@ -126,15 +126,7 @@ class PacketNetwork(TopologyLinks):
 
 
 class PacketEngine:
-    """Replays a run packet by packet.
-
-    Parameters
-    ----------
-    packets
-        The network before the first packet.
-    port_names
-        Names of the links for error messages.
-    """
+    """Replays a run packet by packet."""
 
     def __init__(self, packets: kernels.Packets, port_names: list[str]) -> None:
         self._packets, self._port_names = packets, port_names

@@ -227,12 +227,6 @@ def advance(
 
     Parameters
     ----------
-    compiled, state
-        The run as arrays, and its state.
-    engine
-        The network model's, which carries out the events.
-    prefix, network
-        The workload and the network, as error messages name them.
     progress
         As in `replay_run`.
 
@@ -306,14 +300,6 @@ def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, time
 
     Parameters
     ----------
-    compiled
-        The run as arrays.
-    casts
-        Programs of the collectives.
-    num_servers
-        Number of memory servers.
-    record
-        Whether every transmission over a link is recorded.
     timed
         Whether the times of nodes of collectives are kept, besides those of the workload.
     """

@@ -240,14 +240,6 @@ def explain_stall(run: Run, casts: Casts, compiled: Compiled, state: kernels.Pro
 
     Parameters
     ----------
-    run
-        The run.
-    casts
-        Programs of the collectives.
-    compiled
-        The run as arrays.
-    state
-        The state in which the replay stalled.
     of_collective
         Whether the workload only stands for one collective, so that messages do not mention it.
     """

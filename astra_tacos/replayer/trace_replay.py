@@ -38,8 +38,6 @@ def single_collective_run(
 
     Parameters
     ----------
-    network, system
-        What it runs on.
     pattern, size_bytes
         The collective: its `comm_type` and `comm_size`.
     custom
@@ -67,17 +65,7 @@ def single_collective_run(
 
 
 def single_message_run(network: NetworkConfig, system: SystemConfig, source: int, target: int, size_bytes: int) -> Run:
-    """The run of one message.
-
-    Parameters
-    ----------
-    network, system
-        What it runs on.
-    source, target
-        The ranks that send and receive.
-    size_bytes
-        Its size.
-    """
+    """The run of one message."""
     num_ranks = network.num_npus
     kind, peer = np.full(num_ranks, NodeType.COMP, np.uint8), np.full(num_ranks, ABSENT, np.int64)
     kind[[source, target]], peer[[source, target]] = (NodeType.COMM_SEND, NodeType.COMM_RECV), (target, source)

@@ -41,10 +41,6 @@ class NodeCheck:
             bool[num_nodes], rows to reject.
         found
             What was found; a format string that may name {kind}, {size}, {peer}, {tag}, {duration} and keys of `values`.
-        expected
-            What was expected.
-        error
-            Class of the exception.
         **values
             Columns of further values that `found` names.
         """

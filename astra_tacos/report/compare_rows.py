@@ -37,10 +37,6 @@ class CompareRow:
     made_by, seed
         Synthesizer and seed of the schedule; for `auto` `made_by` differs from `synthesizer`, for `NATIVE` it is
         the configuration.
-    chunks_per_npu, num_chunks, num_sends
-        Numbers of chunks and sends of the schedule.
-    backend
-        The clock: the network model of all times.
     time_ns, bound_ns, bound, chunked_bound_ns, efficiency, optimal
         Time on the clock, not truncated; lower bound over all algorithms, one for a size, and the name of its argument; lower
         bound for these chunks, with truncated delays; the bound over all algorithms divided by the time, and whether they are
@@ -49,16 +45,8 @@ class CompareRow:
         Decimal GB/s, as nccl-tests defines them, at that time.
     prints
         What programs of ASTRA-sim print for the traces, or for the native algorithm, as text.
-    notes
-        Remarks about the time.
     exact_ns, stock_ns, congested_ns, packets_ns
         Columns that the next release will not have: the time once more, and what ASTRA-sim's programs print.
-    is_best
-        Whether nothing else is faster at this size, native algorithms included.
-    candidates, candidates_tried, sends_examined, cut_off_by_budget, cut_off_by_time_limit
-        Extent of the search.
-    seconds
-        Wall time of the search.
     verified
         Whether the oracle and the replay checked the schedule; a schedule that fails a check gets no row.
     refusal

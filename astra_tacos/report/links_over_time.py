@@ -27,12 +27,8 @@ def shares_of_time(schedule: Schedule, row_of_link: NDArray[np.integer], num_bin
 
     Parameters
     ----------
-    schedule
-        The schedule.
     row_of_link
         int[num_links], which row a link counts for.
-    num_bins
-        Equal parts of the collective's time.
 
     Returns
     -------
@@ -62,8 +58,6 @@ class Group:
         What these links are, and their bandwidth if the name does not tell.
     dimension
         Number of the dimension; None in an arbitrary graph.
-    first, count
-        The rows.
     """
 
     name: str
@@ -88,8 +82,6 @@ class LinkRows:
         int64[num_rows], the link of each row.
     row
         int64[num_links], the row of each link; `NO_ROW` for links that have none.
-    groups
-        Groups of neighbouring rows, from the first row to the last.
     """
 
     link: Ints
@@ -120,12 +112,8 @@ class Bars:
 
         Parameters
         ----------
-        kinds, rows
-            Number of kinds and of rows.
         shape
             Number of lines, over which the rows are spread evenly, and of bins, into which time is divided evenly.
-        end_ns
-            End of the last bin.
         """
         lines, bins = shape
         line_of_row = np.arange(rows) * lines // rows
@@ -184,8 +172,6 @@ class ChunkSends:
 
     Parameters
     ----------
-    bars
-        What they hold, of each the whole message.
     waits, source
         int64[...] each: send `waits[i]` of these passes on what send `source[i]` brought, perhaps added to something else.
     done_ns
@@ -200,15 +186,6 @@ class ChunkSends:
 
 def sends_of_chunk(schedule: Schedule, rows: LinkRows, chunk: int) -> ChunkSends:
     """The sends of one chunk, in order.
-
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    rows
-        Links in the order of drawing.
-    chunk
-        Number of the chunk.
 
     Raises
     ------
@@ -269,8 +246,6 @@ def _coverage(
         int64[n], line of each interval.
     start, end
         float64[n], start and end of each interval, in bins.
-    shape
-        Number of lines and number of bins.
     """
     lines, bins = shape
     width = bins + 2
@@ -302,12 +277,6 @@ class TimePanel:
 
     Parameters
     ----------
-    axes
-        The panel.
-    kinds
-        The kinds of bars.
-    end_ns
-        End of the time axis.
     scale
         Length of the time unit in ns.
     width

@@ -72,12 +72,8 @@ class PolicyTime:
 
     Parameters
     ----------
-    name
-        The policies.
     compute_ns, exposed_ns, idle_ns
         Time in which a rank computes, communicates without computing, and does neither.
-    is_chosen
-        Whether this one was written.
     """
 
     name: str
@@ -118,8 +114,6 @@ def policy_times(plan: Mapping[str, Any], source: str, most: int) -> list[Policy
     ----------
     plan
         The object in `plan.json`.
-    source
-        What errors name.
     most
         How many rows there are at most.
 
@@ -163,12 +157,8 @@ def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
 
     Parameters
     ----------
-    rows
-        What to draw, from top to bottom.
     width
         Width of the figure, a key of `WIDTHS`.
-    note
-        Title of the figure.
     """
     names = [wrapped(row.name.replace(",", ", "), width, _NAME_SHARE) for row in rows]
     place, height = _places([name.count("\n") + 1 for name in names])

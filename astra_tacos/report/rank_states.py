@@ -119,8 +119,6 @@ def _node_of_moment(rows: Ints, begin: Ints, end: Ints, num_moments: int) -> Int
         int64[n], the nodes.
     begin, end
         int64[n], the moments at which each node begins and ends.
-    num_moments
-        Number of moments.
     """
     node = np.full(num_moments, NO_NODE, np.int64)
     node[in_ranges(begin, end)[1]] = np.repeat(rows, end - begin)
@@ -138,8 +136,6 @@ def next_to_end(rows: Ints, begin: Ints, end: Ints, num_moments: int) -> Ints:
         int64[n], the moment at which each begins.
     end
         int64[n], the moment at which each ends.
-    num_moments
-        Number of moments.
     """
     order = np.lexsort((begin, end))
     begin, end = begin[order], end[order]

@@ -74,12 +74,8 @@ def write_replay_directory(path: Path, result: dict[str, Any], recording: Record
 
     Parameters
     ----------
-    path
-        Directory to write.
     result
         The figures, as `run_result` returns them.
-    recording
-        The recording of the replay.
     """
     with replaced_directory(path) as folder:
         write_json(folder / RESULT_FILE, result)

@@ -197,8 +197,6 @@ def colours_from(name: str, first: float, last: float) -> Colormap:
 
     Parameters
     ----------
-    name
-        Name of the colour map.
     first, last
         Ends of the part, from 0 to 1.
     """
@@ -214,12 +212,8 @@ def wrapped(text: str, width: str, share: float = 1.0) -> str:
 
     Parameters
     ----------
-    text
-        The text.
     width
         Width of the figure, a key of `WIDTHS`.
-    share
-        Share of that width.
     """
     most = int(_TITLE_CHARACTERS[width] * share)
     lines = text.split("\n")

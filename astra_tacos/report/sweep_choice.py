@@ -21,15 +21,7 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The rows of a sweep with one task.
-
-    Parameters
-    ----------
-    task
-        Columns that define the task, with their values.
-    rows
-        Indices of the rows.
-    """
+    """The rows of a sweep with one task."""
 
     task: tuple[tuple[str, Any], ...]
     rows: tuple[int, ...]
@@ -43,15 +35,6 @@ def is_number(values: Sequence[Any]) -> bool:
 
 def column(table: SweepColumns, name: str, option: str) -> list[Any]:
     """The values of a column.
-
-    Parameters
-    ----------
-    table
-        The rows of the sweep.
-    name
-        Name of the column.
-    option
-        The option that names the column, for errors.
 
     Raises
     ------
@@ -111,10 +94,6 @@ def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: 
 
     Parameters
     ----------
-    table
-        The rows of the sweep.
-    rows
-        Indices of the rows that the figure shows.
     used
         Columns that the figure shows; they do not divide the rows into panels. A column whose values merely follow from these
         does: if each synthesizer had a collective of its own, their times must not stand in one panel.
@@ -163,17 +142,7 @@ def representative(values: Sequence[tuple[int, Number]], goal: int) -> tuple[int
 
 
 def describe_reduction(table: SweepColumns, groups: Sequence[Sequence[int]], goal: int) -> str:
-    """A text such as `best over seed, trials (up to 6 points each)`; empty if every place has one point.
-
-    Parameters
-    ----------
-    table
-        The rows of the sweep.
-    groups
-        Rows of the points at each place.
-    goal
-        Which values are better.
-    """
+    """A text such as `best over seed, trials (up to 6 points each)`; empty if every place has one point."""
     most = max((len(group) for group in groups), default=0)
     if most < 2:
         return ""
@@ -205,8 +174,6 @@ class Choice:
     ----------
     kind
         One of `KINDS`.
-    x, y
-        Columns of the axes.
     value
         Column that colours show, in a heat map; None in other figures.
     by
@@ -232,8 +199,6 @@ def choose(
 
     Parameters
     ----------
-    table
-        The rows of the sweep.
     kind, x, y, value, by
         The fields of `Choice`; None for a default.
 

@@ -19,8 +19,6 @@ class SweepColumns:
 
     Parameters
     ----------
-    name
-        Name of the sweep.
     axes
         Names of the axes, in the order of the sweep file; each is a column.
     columns
@@ -69,8 +67,6 @@ class Measure:
         Name of the measure in words, without the unit.
     unit
         "ns", "bytes", "$", "GB/s", ..., "share" (0 to 1), or empty.
-    goal
-        LOWER, HIGHER or NEITHER: which values are better.
     role
         "result", "input", or "task" for an input that defines what is to be done; results of different tasks are not compared.
     """

@@ -37,8 +37,6 @@ class Grouped:
     dimension
         int64[number of dimensions of the whole network], the index of each among the small network's dimensions; -1 for
         dimensions inside groups.
-    npus
-        Number of NPUs in the largest group.
     """
 
     topology: Topology

@@ -34,10 +34,6 @@ class Mark:
     ----------
     shape
         `circle`, `square`, `diamond`, `triangle` or `hexagon`.
-    text
-        Entry of the legend.
-    fill, edge
-        Colours.
     devices
         int64[...], the devices.
     """
@@ -55,14 +51,8 @@ class Shades:
 
     Parameters
     ----------
-    title
-        What the values are.
-    colours
-        Colours from the first tick to the last, evenly apart.
     scale
         `steps` if each tick is a colour of its own, `linear` or `log` for values between them.
-    ticks, labels
-        Ascending values, and their texts.
     """
 
     title: str
@@ -78,14 +68,10 @@ class TopologyPicture:
 
     Parameters
     ----------
-    layout
-        Places of devices and curves of links.
     src, dst
         int32[num_links], the devices that each link joins.
     values, shades
         float64[num_links], the values that links are coloured by, and their colours.
-    marks
-        Marks of the devices, NPUs first.
     """
 
     layout: Layout
@@ -101,12 +87,8 @@ def topology_picture(topology: Topology, values: Floats, shades: Shades, npus_of
 
     Parameters
     ----------
-    topology
-        The network.
     values, shades
         float64[num_links], what links are coloured by, and how.
-    npus_of_each
-        Largest number of NPUs that a device stands for.
     """
     kinds: dict[str, list[int]] = {kind: [] for kind in _LOOKS}
     for number, device in enumerate(topology.forwarding):

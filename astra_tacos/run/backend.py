@@ -175,8 +175,6 @@ class Binary:
 
     Parameters
     ----------
-    backend
-        The network model that it is.
     branch
         The branch of ASTRA-sim that it is built from; None for stock ASTRA-sim.
     """

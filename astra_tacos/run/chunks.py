@@ -114,11 +114,6 @@ class _Plan(msgspec.Struct):
 def read_trace_parts(path: Path) -> dict[str, TraceParts]:
     """What the traces of a planned run are for, by prefix.
 
-    Parameters
-    ----------
-    path
-        Its plan.json.
-
     Raises
     ------
     ConfigError
@@ -181,14 +176,8 @@ def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitS
 
     Parameters
     ----------
-    pattern
-        Pattern of the collective, as the system JSON names it.
-    size_bytes
-        Size of the collective.
     num_npus
         Number of NPUs of the network, also for a communicator group of fewer.
-    system
-        Settings of the system JSON.
 
     Raises
     ------
@@ -216,14 +205,8 @@ def count_chunks(pattern: str, size_bytes: Ints, num_npus: int, system: SplitSys
 
     Parameters
     ----------
-    pattern
-        Pattern of the collectives, as the system JSON names it.
     size_bytes
         int64[n], sizes of the collectives.
-    num_npus
-        Number of NPUs of the network.
-    system
-        Settings of the system JSON.
     """
     sizes, which = np.unique(size_bytes, return_inverse=True)
     counts = np.zeros(len(sizes), np.int64)

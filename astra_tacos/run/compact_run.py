@@ -113,8 +113,6 @@ def write_ranks(
 
     Parameters
     ----------
-    folder, lattice, groups
-        The directory, the translations, and the ranks of each group.
     collectives
         The translations of the positions of custom collectives, by the prefix of their traces from the directory.
 

@@ -64,10 +64,6 @@ class PathSummary:
 
     Parameters
     ----------
-    end_ns
-        End of the run, the length of the path.
-    stretches, ranks
-        How many stretches it has, and the ranks that it visits.
     shares
         By kind of node, the largest first; their times add up to the length.
     longest

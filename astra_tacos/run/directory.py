@@ -67,12 +67,8 @@ def find_files(directory: Path, command: str | None, given: Given = Given()) -> 
 
     Parameters
     ----------
-    directory
-        The directory.
     command
         What the user typed, which an error shows with the option that is missing; None if no command names the run.
-    given
-        What counts before the files inside.
 
     Raises
     ------
@@ -113,8 +109,6 @@ def find_run(directory: Path, command: str, given: Given = Given()) -> RunInputs
 
     Parameters
     ----------
-    directory
-        The directory.
     command
         What the user typed, which an error shows with the option that is missing.
     given

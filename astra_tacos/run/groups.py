@@ -96,8 +96,6 @@ class UsedGroups:
     ----------
     group
         int64[num_rows], id of each node's group.
-    members
-        Ranks of each of these groups, as the file lists them.
     """
 
     group: Ints

@@ -19,8 +19,6 @@ class Lattice:
 
     Parameters
     ----------
-    size
-        The sizes of the dimensions.
     period
         A divisor of each size; the size itself where the dimension is not turned.
     """
@@ -105,8 +103,6 @@ class CompactTrace:
 
     Parameters
     ----------
-    trace
-        The traces of the representatives.
     lattice
         The translations of the positions: a digit for each dimension in which a group has several members.
     """

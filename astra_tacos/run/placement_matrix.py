@@ -35,13 +35,6 @@ class Axis:
 def placements(levels: Sequence[int], axes: Sequence[int]) -> list[Matrix]:
     """All matrices of positive integers with these products of columns and rows, in ascending order.
 
-    Parameters
-    ----------
-    levels
-        Sizes of the levels, outermost first.
-    axes
-        Sizes of the axes.
-
     Raises
     ------
     ConfigError
@@ -82,15 +75,7 @@ def _rows(levels: tuple[int, ...], size: int) -> Iterator[tuple[int, ...]]:
 
 
 def npu_of_rank(matrix: Matrix, axes: Sequence[Axis]) -> Ints:
-    """int64[num_ranks], the NPU of each rank. Within a level, the axis with the largest stride varies slowest.
-
-    Parameters
-    ----------
-    matrix
-        A row for each axis.
-    axes
-        The axes.
-    """
+    """int64[num_ranks], the NPU of each rank. Within a level, the axis with the largest stride varies slowest."""
     num_ranks, num_levels = math.prod(axis.size for axis in axes), len(matrix[0])
     rank = np.arange(num_ranks)
     level = np.zeros((num_levels, num_ranks), np.int64)
@@ -149,13 +134,6 @@ def read_placement(text: str) -> Rows:
 def npus_of(rows: Rows, levels: Sequence[int]) -> Ints:
     """int64[num_ranks], the NPU of each rank. The coordinate along the first row's axis varies fastest with the rank.
 
-    Parameters
-    ----------
-    rows
-        A matrix with the names of its axes.
-    levels
-        Sizes of the levels of the network, outermost first.
-
     Raises
     ------
     ConfigError
@@ -173,15 +151,7 @@ def npus_of(rows: Rows, levels: Sequence[int]) -> Ints:
 
 
 def find_axes(num_ranks: int, groups: Sequence[Sequence[int]]) -> tuple[Axis, ...] | None:
-    """Axes along which the members of all groups differ; None if groups are no products of axes.
-
-    Parameters
-    ----------
-    num_ranks
-        Number of ranks.
-    groups
-        Ranks of each group, and ends of messages.
-    """
+    """Axes along which the members of all groups differ; None if groups are no products of axes."""
     cuts = {1, num_ranks}
     for ranks in groups:
         steps = _steps(sorted(ranks))

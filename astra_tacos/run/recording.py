@@ -57,8 +57,6 @@ class Nodes:
         int32[num_nodes], entries of `Recording.texts`: the group's id and the node's name; -1 where there is none.
     owners
         The number of each rank in the run, where these are the representatives of classes of ranks; empty if they are all ranks.
-    num_alike
-        How many ranks each of them stands for.
     """
 
     rank_first: Ints
@@ -159,10 +157,6 @@ class Recording:
     ----------
     network, shape, block_sizes, num_npus
         The network's name, its shape in words, the NPUs of each dimension (empty for a graph), and the number of all NPUs.
-    backend
-        Name of the network model.
-    texts
-        Texts that names of nodes, groups and algorithms are entries of.
     nodes
         Nodes of the workload, the same in both replays.
     after, before

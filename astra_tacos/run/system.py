@@ -132,8 +132,6 @@ def read_system(path: str | Path, directory: str | Path = Path()) -> SystemConfi
 
     Parameters
     ----------
-    path
-        The JSON.
     directory
         Where ASTRA-sim is started: the path of the per-node YAML is relative to it.
 

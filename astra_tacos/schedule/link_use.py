@@ -64,8 +64,6 @@ def metered(make: Callable[[], _Result], allowance: Allowance | None = None) -> 
 
     Parameters
     ----------
-    make
-        Makes it.
     allowance
         What it may examine, of which nothing is counted yet; None for any number.
 

@@ -25,8 +25,6 @@ class MessageSizes:
 
     Parameters
     ----------
-    timing
-        Delays by class of size.
     size_class
         [num_messages], the class of each message.
     """

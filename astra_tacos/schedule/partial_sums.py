@@ -36,8 +36,6 @@ class Places:
 
     Parameters
     ----------
-    num_values
-        How many values there are.
     key
         int64[num_places], ascending: the NPU's number times `num_values`, plus the value's number.
     """
@@ -176,8 +174,6 @@ def find_additions(
 
     Parameters
     ----------
-    sums
-        The values.
     sent, received
         NPUs, and the values that leave them; NPUs, and the values that come to them.
     needed
@@ -216,10 +212,6 @@ def addition_ends(
 
     Parameters
     ----------
-    sums, additions
-        The values, and who makes which.
-    arrivals
-        The value, destination and time of arrival of sends.
     duration
         int64[num_additions], how long each takes.
     """

@@ -41,15 +41,6 @@ def settle(
     that started earlier goes first, then the lower link number). There messages are sorted by arrival and timed again until
     nothing moves. Each round puts at least the earliest misplaced message in its place, so this ends.
 
-    Parameters
-    ----------
-    topology, collective, timing
-        What the sends refer to.
-    sends
-        The sends in order.
-    synthesizer, seed
-        Where they come from, which the schedule records.
-
     Raises
     ------
     SynthesisError
@@ -116,8 +107,6 @@ def time_by(schedule: Schedule, delays: Timing, adding: Ints) -> int:
 
     Parameters
     ----------
-    schedule
-        The schedule.
     delays
         Delays by the classes of `class_sizes`.
     adding
@@ -229,12 +218,6 @@ def renumbered(schedule: Schedule, topology: Topology, collective: Collective, n
 
     Parameters
     ----------
-    schedule
-        The schedule.
-    topology
-        The other topology.
-    collective
-        The same collective there, cut alike.
     npu
         int64[num_npus], which NPU of the other topology each one is.
     """
@@ -277,10 +260,6 @@ def moved_to(schedule: Schedule, topology: Topology, link: Ints) -> Schedule:
 
     Parameters
     ----------
-    schedule
-        The schedule.
-    topology
-        The whole topology, with the same devices.
     link
         int64[links of the schedule's topology], which link each of them is there.
     """

@@ -209,13 +209,7 @@ def _forwarding(entry: object) -> ForwardingDevice:
 
 
 def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:
-    """A dimension of a header, else ValueError.
-
-    Parameters
-    ----------
-    block, size, bandwidth_gibps, latency_ns
-        What the header has.
-    """
+    """A dimension of a header, else ValueError."""
     about = {"block": block, "size": size}
     speed, latency = number(bandwidth_gibps, MAX_BANDWIDTH_GIBPS), number(latency_ns, MAX_LATENCY_NS)
     read = Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)

@@ -162,12 +162,8 @@ def wire_bytes(topology: Topology, message_bytes: Ints, channel: NDArray[np.inte
 
     Parameters
     ----------
-    topology
-        The network.
     message_bytes, channel
         int64[num_messages], bytes that each message carries, and the channel it takes.
-    link_model
-        How long it holds a link.
     """
     if link_model == "blocking":
         return message_bytes
@@ -186,8 +182,6 @@ def timing_of_sizes(
 
     Parameters
     ----------
-    topology
-        The network.
     size_bytes
         int64[classes], ascending.
     link_model, reduce_bandwidth_gbps
@@ -255,8 +249,6 @@ def untruncated(
     ----------
     topology, size_bytes, link_model, reduce_bandwidth_gbps
         As for `timing_of_sizes`.
-    units_per_ns
-        Units in a nanosecond.
     """
     is_blocking = link_model == "blocking"
     hold, delay = _link_times(topology, size_bytes, not is_blocking)

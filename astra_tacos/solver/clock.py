@@ -43,8 +43,6 @@ class Printed:
 
     Parameters
     ----------
-    binary
-        The program.
     time_ns
         For the directory that was written; None if it does not run to its end, or that is not known.
     best_native_ns
@@ -73,21 +71,7 @@ def beside_native(prints: Iterable[Printed], native: Mapping[Binary, int | None]
 
 @dataclass(frozen=True, slots=True)
 class ScheduleTime:
-    """What a schedule takes on a clock.
-
-    Parameters
-    ----------
-    clock
-        The network model.
-    time_ns
-        When the last NPU has finished.
-    prints
-        What programs of ASTRA-sim print for its traces.
-    level
-        The replay packet by packet, where that is the clock.
-    notes
-        What the reader of the time should know.
-    """
+    """What a schedule takes on a clock."""
 
     clock: Backend
     time_ns: float
@@ -98,15 +82,6 @@ class ScheduleTime:
 
 def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend) -> ScheduleTime:
     """What the traces of a schedule take on a clock.
-
-    Parameters
-    ----------
-    schedule
-        The schedule.
-    network
-        Its network, as the file has it.
-    clock
-        The network model.
 
     Raises
     ------
@@ -204,15 +179,6 @@ def timed_for(options: SearchOptions, topology: Topology, clock: Backend) -> tup
 
     A clock without queues times schedules that hold links only approximately on some networks. There schedules of both link
     models are compared.
-
-    Parameters
-    ----------
-    options
-        What is asked of the search.
-    topology
-        The network.
-    clock
-        The network model.
     """
     if options.link_model != "auto":
         return options, *link_models_of(topology, options)
@@ -232,10 +198,6 @@ def symmetric_tasks(
     ----------
     network, collective, options
         For which `is_symmetric` holds.
-    size_bytes
-        Size of the collective.
-    clock
-        The network model.
 
     Raises
     ------

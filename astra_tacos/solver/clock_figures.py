@@ -21,10 +21,6 @@ def figures_on(
     ----------
     clock, bounds
         The network model, and what any algorithm needs there (`bounds_on`).
-    topology, collective
-        The task.
-    time_ns
-        The time, untruncated.
     """
     bound = largest(bounds) if bounds else None
     figures = figures_on_clock(time_ns, bound, collective.buffer_bytes, topology.describe_link)

@@ -33,20 +33,12 @@ class Comparison:
 
     Parameters
     ----------
-    topology, collective, root
-        What to synthesize for.
     options
         What is asked of each search; `synthesizers` take the place of its synthesizer.
     sizes, synthesizers
         Rows and columns of the comparison; sizes in bytes.
-    network
-        The network as its file has it.
-    candidates
-        Programs of files, which get rows like synthesizers.
     clock
         The network model that schedules are made for, and that all times are of.
-    checks
-        Whether to verify and replay each schedule.
     with_native
         Whether each size has a row of the fastest of ASTRA-sim's own algorithms.
     """

@@ -67,12 +67,8 @@ def server_rows(
         At least 2.
     servers
         How many, each 0 or more.
-    size_bytes
-        Of the buffer of each worker.
     port
         Bandwidth (GiB/s) and latency (ns) of the link of each NPU.
-    chunks
-        Chunks for each worker.
     box
         Also a row of one server with so many times a worker's bandwidth; None for none.
     """
@@ -176,10 +172,6 @@ def offload_rows(
 
     Parameters
     ----------
-    topology
-        A network with devices that add.
-    collective
-        Its name.
     npus
         How many NPUs there are: those of the lowest ids, without the others.
     sizes

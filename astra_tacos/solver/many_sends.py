@@ -15,17 +15,7 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 def is_symmetric(network: NetworkConfig, collective: str, options: SearchOptions) -> bool:
-    """Whether `symmetric` is asked for and can do a collective on a network.
-
-    Parameters
-    ----------
-    network
-        The network, as described.
-    collective
-        Name of the collective.
-    options
-        What is asked of the search.
-    """
+    """Whether `symmetric` is asked for and can do a collective on a network."""
     return collective in SYMMETRIC_COLLECTIVES and "symmetric" in options.synthesizers and not why_no_translations(network)
 
 

@@ -45,8 +45,6 @@ class NativeSystem:
 
     Parameters
     ----------
-    algorithms
-        One per dimension.
     splits, active
         `preferred-dataset-splits`, and how many of them may be under way in a dimension at a time
         (`active-chunks-per-dimension`).
@@ -95,15 +93,7 @@ class NativeSystem:
 
 @dataclass(frozen=True, slots=True)
 class NativeTime:
-    """How long a native collective takes on a clock.
-
-    Parameters
-    ----------
-    system
-        Its configuration.
-    time_ns
-        When the last NPU has finished, untruncated.
-    """
+    """How long a native collective takes on a clock."""
 
     system: NativeSystem
     time_ns: float
@@ -115,16 +105,10 @@ class BestNativeTime:
 
     Parameters
     ----------
-    pattern
-        The collective.
     best
         The one of the least time; None if there is none.
-    tried
-        How many configurations were replayed.
     prints
         What programs of ASTRA-sim print for the best one on the network itself: pairs of a program and a time in ns.
-    refusal
-        Why there is none; "" if there is one.
     """
 
     pattern: str
@@ -162,12 +146,8 @@ def best_native_time(
 
     Parameters
     ----------
-    network
-        The network, as its file has it.
     collective
         The collective; its chunks do not matter.
-    clock
-        The network model.
     reduce_bandwidth_gbps
         Decimal GB/s of a reduction, 0 for no time.
     """

@@ -29,12 +29,8 @@ class PacketLevel:
 
     Parameters
     ----------
-    time_ns
-        When the last NPU has finished, by replay.
     predicted_ns
         The same if no two messages share a link at a time (`packet_time_ns`).
-    num_packets
-        About how many packets the replay has.
     coarse
         How many packets of ns-3 each of them stands for; the times are approximate from 2 on.
     """
@@ -63,13 +59,6 @@ def packet_level(
     most_packets: int = MOST_PACKETS,
 ) -> PacketLevel:
     """Replay a schedule's traces packet by packet, with larger packets where there would be too many.
-
-    Parameters
-    ----------
-    schedule, network
-        The schedule, and its network as the file has it.
-    most_packets
-        About how many packets the replay may have.
 
     Raises
     ------

@@ -20,8 +20,6 @@ class SketchCost:
 
     Parameters
     ----------
-    sketch
-        The sketch.
     links, left_out
         Links that it leaves, and links that it does not.
     bound, bound_without_ns

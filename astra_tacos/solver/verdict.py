@@ -64,8 +64,6 @@ def verify_directory(directory: Path, topology: Topology | None, collective: str
 
     Parameters
     ----------
-    directory
-        The run directory.
     topology, collective
         What the programs have to run on and compute; None for those of the schedule.
     """

@@ -41,13 +41,6 @@ _NO_HEADER = (*_FAULTS, SyntaxError, tokenize.TokenError, MemoryError, Warning)
 class Archive:
     """An open `.npz`.
 
-    Parameters
-    ----------
-    path
-        For messages.
-    file
-        The open file.
-
     Raises
     ------
     ValueError, BadZipFile
@@ -77,8 +70,6 @@ class Archive:
         ----------
         form
             Its `format`.
-        most_bytes
-            What it may take.
 
         Raises
         ------
@@ -104,13 +95,6 @@ class Archive:
 
     def columns(self, kinds: Mapping[str, DTypeLike], prefix: str = "") -> dict[str, NDArray[Any]]:
         """Columns by name.
-
-        Parameters
-        ----------
-        kinds
-            The type of each.
-        prefix
-            Of their names in the file.
 
         Raises
         ------
@@ -167,13 +151,6 @@ def most_bytes(size: int) -> int:
 def opened_archive(path: Path, what: str) -> Iterator[Archive]:
     """Open an archive; any fault in it, found here or by the block, becomes a one-line error.
 
-    Parameters
-    ----------
-    path
-        File to read.
-    what
-        What it should be: "schedule".
-
     Raises
     ------
     ConfigError
@@ -189,8 +166,6 @@ def one_line(path: Path, what: str) -> Iterator[None]:
 
     Parameters
     ----------
-    path
-        File that the message names.
     what
         As of `opened_archive`.
     """

@@ -198,8 +198,6 @@ def read_yaml(path: Path, *, as_texts: bool = False) -> Value:
 
     Parameters
     ----------
-    path
-        The file.
     as_texts
         Whether every scalar is as it is written, too: `010` and `true` are text.
 

@@ -104,21 +104,7 @@ _ACCEPTED = (*_SCALAR_NODES, ast.List, ast.Tuple, ast.Subscript, *_OPERATORS, as
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A checked expression.
-
-    Parameters
-    ----------
-    where
-        File and key of the expression, for error messages.
-    text
-        The expression as it was written.
-    tree
-        Its syntax; all nodes are accepted ones.
-    names
-        Names that the expression uses.
-    evaluator
-        simpleeval's, with what is accepted here.
-    """
+    """A checked expression."""
 
     where: str
     text: str
@@ -193,15 +179,6 @@ def _evaluator() -> Any:
 
 def parse_expression(text: str, where: str, example: str = "600 - b0 - b1") -> Expression:
     """Parse an expression.
-
-    Parameters
-    ----------
-    text
-        The expression.
-    where
-        File and key of the expression, for error messages.
-    example
-        An expression that error messages show.
 
     Raises
     ------

@@ -108,14 +108,8 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool],
 
     Parameters
     ----------
-    path
-        File or directory that will be replaced.
-    what
-        Of what kind it should be, in words: "plan of astra_tacos".
     is_own
         Whether a directory of entries of these names is one of that kind, or empty.
-    others
-        Further files that it may have, by their paths in it.
 
     Raises
     ------
@@ -154,8 +148,6 @@ def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
 
     Parameters
     ----------
-    path
-        The directory.
     inputs
         Files that are read; None for those that are not given.
 
@@ -202,8 +194,6 @@ def replaced_file(path: Path, suffix: str = "") -> Iterator[Path]:
 
     Parameters
     ----------
-    path
-        File to write.
     suffix
         What the temporary's name has to end in, for libraries that append it where it is missing: they write to another file
         otherwise. Such a temporary is not there yet, and alone in a folder of its own.
@@ -288,12 +278,8 @@ class _Output:
 
     Parameters
     ----------
-    path
-        Its name as the user knows it.
     made
         The temporary of this process: `temporary`, or the folder that it is alone in.
-    temporary, target
-        Where it is written, and its place.
     missing
         Folders above the target that were not there.
     """

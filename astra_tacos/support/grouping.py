@@ -36,8 +36,6 @@ def members_of(first: Ints, groups: NDArray[np.integer]) -> tuple[Ints, Ints]:
     ----------
     first
         int64[num_groups + 1], where each group begins.
-    groups
-        Numbers of groups, in the order in which their members are wanted.
 
     Returns
     -------

@@ -90,8 +90,6 @@ def refuse_foreign(path: Path, content: bytes, *, workloads: bool = False) -> No
 
     Parameters
     ----------
-    path
-        The file.
     content
         Its content, or the first `BEGIN` bytes of it.
     workloads
@@ -190,12 +188,8 @@ def read_bounded(path: Path, max_bytes: int, expected: str) -> bytes:
 
     Parameters
     ----------
-    path
-        File to read.
     max_bytes
         More than these are not read.
-    expected
-        What the file should be, for the message: "a configuration".
 
     Raises
     ------
@@ -233,13 +227,6 @@ def read_begin(path: Path, count: int) -> bytes:
 @contextlib.contextmanager
 def open_regular(path: Path, expected: str) -> Iterator[FileIO]:
     """A regular file, open for reading, unbuffered.
-
-    Parameters
-    ----------
-    path
-        File to open.
-    expected
-        What the file should be, for the message: "a Chakra trace".
 
     Raises
     ------

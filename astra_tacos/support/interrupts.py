@@ -81,13 +81,7 @@ class Interrupts:
             self._may_raise, self._is_patient = before
 
     def watch(self, receiver: socket.socket) -> None:
-        """End the process some time after a signal (the second one in `finished`), unless the socket is closed before.
-
-        Parameters
-        ----------
-        receiver
-            Where the system's handler writes the numbers of signals.
-        """
+        """End the process some time after a signal (the second one in `finished`), unless the socket is closed before."""
         count = 0
         while number := _received(receiver, None):
             count += number in SIGNALS

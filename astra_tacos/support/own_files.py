@@ -33,12 +33,8 @@ def read_own(path: Path, kind: type[T], writer: str) -> T:
 
     Parameters
     ----------
-    path
-        The file.
     kind
         Its type: a `msgspec.Struct`, a dataclass or a `TypedDict`.
-    writer
-        The command that writes such files, for the message.
 
     Raises
     ------

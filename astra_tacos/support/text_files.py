@@ -41,14 +41,8 @@ def read_xml(path: Path, max_bytes: int, expected: str, tag: str) -> Element:
 
     Parameters
     ----------
-    path
-        The file.
     max_bytes
         More than these are not read.
-    expected
-        What the file should be, for the message: "an MSCCL XML".
-    tag
-        Name of the root element.
 
     Raises
     ------
@@ -216,13 +210,6 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def parse_json_object(text: str, path: object) -> dict[str, Any]:
     """The JSON object in a text.
 
-    Parameters
-    ----------
-    text
-        The JSON text.
-    path
-        Where the text is from, for messages.
-
     Raises
     ------
     ConfigError
@@ -271,13 +258,6 @@ _BEGINS_JSON = re.compile(r'^[ \t]*(?=(?:\[\s*)?\{\s*")', re.MULTILINE)
 
 def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
     """JSON objects, and lists of them, that begin a line of a text, with the numbers of their lines.
-
-    Parameters
-    ----------
-    text
-        JSON, lines of JSON, or a text with JSON in between.
-    path
-        Where the text is from, for messages.
 
     Raises
     ------
@@ -342,15 +322,6 @@ def _csv_lines(path: Path, max_bytes: int = _MAX_FILE_BYTES) -> Iterator[tuple[i
 
 def read_table(path: Path, columns: Sequence[str], row: str) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Line number and fields of each line after the header, in the order of `columns`.
-
-    Parameters
-    ----------
-    path
-        The file.
-    columns
-        The names that the header has, in any order.
-    row
-        What a line stands for, in a word.
 
     Raises
     ------

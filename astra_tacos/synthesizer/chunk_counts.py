@@ -66,12 +66,8 @@ def choose_chunks(
 
     Parameters
     ----------
-    topology
-        The network.
     collective_name, size_bytes
         As `COLLECTIVES` takes them.
-    link_model
-        How long a chunk holds a link.
     max_sends
         At least 1.
 
@@ -100,21 +96,7 @@ def choose_chunks(
 
 
 def most_promising(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
-    """Chunks per NPU of the most promising candidate.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    name
-        Name of the collective.
-    size_bytes
-        Size of the collective.
-    link_model
-        How long a chunk holds a link.
-    max_sends
-        Largest number of sends of a schedule.
-    """
+    """Chunks per NPU of the most promising candidate."""
     return choose_chunks(topology, name, size_bytes, link_model, max_sends)[0].chunks_per_npu
 
 
@@ -123,14 +105,8 @@ def advise_for_trips(topology: Topology, name: str, size_bytes: int, link_model:
 
     Parameters
     ----------
-    topology
-        The network, one with forwarding devices.
     name, size_bytes
         Of the collective, as `COLLECTIVES` takes them.
-    link_model
-        How long a chunk holds a link.
-    max_sends
-        Of the schedule.
     """
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
     whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
@@ -145,15 +121,6 @@ def counts_for_trips(topology: Topology, collective: Collective, max_sends: int)
     A trip waits at every device, longest at slow links; a fast link, though, may hold small chunks for few nanoseconds only.
     Where these powers are few, there is one more: latencies are long beside holds then, and twice as many chunks gain up to a
     sixth.
-
-    Parameters
-    ----------
-    topology
-        The network, one with forwarding devices.
-    collective
-        In any number of chunks.
-    max_sends
-        Of the schedule.
     """
     whole = cut_into(collective, 1)
     rate = bytes_per_ns(topology.link_bandwidth_gibps)

@@ -31,8 +31,6 @@ class NpuNetwork:
 
     Parameters
     ----------
-    topology
-        The network.
     npu
         int64[num_npus], which NPU of the graph each NPU of the network is.
     """
@@ -60,13 +58,7 @@ def _routes_of(topology: Topology, src: Ints, dst: Ints, *, alone: bool = False)
 
 @lru_cache(maxsize=4)
 def network_of_pairs(topology: Topology) -> NpuNetwork:
-    """NPUs with a link for each pair that a route joins which passes no other NPU.
-
-    Parameters
-    ----------
-    topology
-        A graph with devices that forward.
-    """
+    """NPUs with a link for each pair that a route joins which passes no other NPU."""
     count = topology.num_endpoints
     src, dst = np.nonzero((DeviceRoutes(topology).relays() == 0) & ~np.eye(count, dtype=np.bool_))
     routes = _routes_of(topology, src, dst)
@@ -89,11 +81,6 @@ def network_of_levels(topology: Topology) -> NpuNetwork | None:
 
     Parts of a level are of one size. In a dimension, NPUs have links to one another of the median latency and share of their
     routes, which pass no other NPU.
-
-    Parameters
-    ----------
-    topology
-        A graph with devices that forward.
     """
     count = topology.num_endpoints
     src, dst = np.nonzero(~np.eye(count, dtype=np.bool_))

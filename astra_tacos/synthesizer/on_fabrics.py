@@ -39,8 +39,6 @@ def on_fabrics(
 
     Parameters
     ----------
-    entry
-        What it does on networks of NPUs, and still does there.
     make_all
         What makes schedules on the network that stands for a fabric, of which the fastest over devices counts: of the fabric and
         the arguments of `entry.make`; None for that alone.
@@ -111,8 +109,6 @@ def over_devices(
     topology, collective, timing
         The fabric, the collective on it, and the delays of its chunks. A schedule that cuts the collective otherwise keeps its
         chunks.
-    schedule
-        Sends between NPUs.
     npu
         int64[num_endpoints], which NPU of the fabric each NPU of the schedule is; None if it has the same number.
     """

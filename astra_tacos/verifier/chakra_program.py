@@ -47,8 +47,6 @@ class Contents:
 
     Parameters
     ----------
-    total
-        Chunks of the collective.
     are_places
         Whether they are places, not chunks.
     first, offset
@@ -77,34 +75,13 @@ class Contents:
 
 
 def at_node(trace: Trace, row: int | np.signedinteger, code: str, what: str, chunk: int | None = None) -> Violation:
-    """A violation of a node.
-
-    Parameters
-    ----------
-    trace
-        The trace that has the node.
-    row
-        Row of the node.
-    code, what
-        Code of the violation, and what is wrong with the node.
-    chunk
-        The chunk that it is about.
-    """
+    """A violation of a node."""
     npu = int(np.searchsorted(trace.rank_first, row, side="right")) - 1
     return Violation(code, f"{trace.describe_node(int(row))}: {what}", npu=npu, chunk=chunk)
 
 
 def contents_of(trace: Trace, chunks: ChunkColumns, messages: Ints, violations: list[Violation]) -> Contents | None:
     """What messages and additions name; None if the trace does not tell, or what it tells makes no sense.
-
-    Parameters
-    ----------
-    trace, chunks
-        The trace.
-    messages
-        Rows of sends and receives.
-    violations
-        Gains one for everything that is wrong.
 
     Raises
     ------
@@ -219,10 +196,6 @@ def uneven_sizes(trace: Trace, chunks: ChunkColumns, contents: Contents, message
 
     Parameters
     ----------
-    trace, chunks, contents
-        The trace, and what its nodes name.
-    messages
-        Rows of sends and receives.
     shortest_bytes
         Messages of fewer bytes may be as long as this: what a link carries in less than 1 ns, ASTRA-sim's queues do not take.
     """
@@ -250,8 +223,6 @@ def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Pro
 
     Parameters
     ----------
-    trace
-        The trace, read with its chunks.
     shortest_bytes
         Messages of fewer bytes may be as long as this; None leaves sizes to `check_parts`, which knows those of chunks.
 

@@ -30,17 +30,7 @@ BufferFile = MscclFile | PlanFile
 def check_values(
     file: BufferFile, collective: str, layout: Layout, program: Program, order: Order
 ) -> tuple[list[Violation], int | None]:
-    """Violations of a collective's postcondition, and the root of a rooted one.
-
-    Parameters
-    ----------
-    file, collective
-        The file, and its collective.
-    layout
-        The locations of its buffers.
-    program, order
-        The file as a program, and the order of its actions.
-    """
+    """Violations of a collective's postcondition, and the root of a rooted one."""
     if too_few := _too_few_writes(file, layout, program, collective):
         return [too_few], None
     naming = Naming(layout.grain, layout.whole if collective in _OWN_CHUNKS else 0)
@@ -63,8 +53,6 @@ def stated_values(
     ----------
     file, collective, layout
         As for `check_values`, which has found no violations.
-    root
-        What it found.
     """
     return _before(file, layout, collective), dict(_after(file, layout, collective, root or 0))
 

@@ -96,8 +96,6 @@ class MscclFile:
 
     Parameters
     ----------
-    path
-        Path of the file.
     coll, collective
         Name of the collective in the file, and in this package (None if the file's name does not tell enough).
     untold
@@ -345,8 +343,6 @@ class Layout:
 
     Parameters
     ----------
-    grain
-        Number of locations per chunk.
     whole, part
         Number of locations of the whole buffer, and of one rank's part (0 if the collective does not divide the buffer).
     size
@@ -356,8 +352,6 @@ class Layout:
     scratch_at, own_at
         Location in a rank's memory at which the scratch buffer begins, and at which the places begin that `rrs` steps have for
         themselves.
-    stride
-        Number of locations per rank.
     in_place
         Whether input and output are one buffer, or the smaller one is a part of the larger one.
     """

@@ -44,8 +44,6 @@ class Slice:
         Whose buffer it is: one rank's, or those of all ranks that a switch channel joins.
     buffer
         `i`, `o` or `s`.
-    index, size
-        The first chunk, and how many.
     is_remote, is_switch
         Whether it is reached through a remote buffer, or through a switch channel.
     """
@@ -64,18 +62,10 @@ class PlanOp:
 
     Parameters
     ----------
-    name
-        One of the names of the format.
-    sources, targets
-        What it reads and writes.
     channel_type
         `memory`, `port`, `switch`, or empty.
     channels
         Channels of the rank, by their numbers in `PlanGpu.channels`.
-    semaphores
-        Semaphores of the rank.
-    barrier, num_blocks
-        Number of a barrier and how many thread blocks it joins.
     part, num_parts
         The thread block's place in its group, and the size of the group.
     adds_by
@@ -97,19 +87,7 @@ class PlanOp:
 
 @dataclass(frozen=True, slots=True)
 class PlanGpu:
-    """A rank of a plan.
-
-    Parameters
-    ----------
-    chunks
-        Number of chunks of its input, output and scratch buffer.
-    blocks
-        Operations of every thread block.
-    channels
-        Type and peer of its memory and port channels.
-    semaphores
-        The initial value of each of its semaphores.
-    """
+    """A rank of a plan."""
 
     chunks: tuple[int, int, int]
     blocks: tuple[tuple[PlanOp, ...], ...]
@@ -123,16 +101,10 @@ class PlanFile:
 
     Parameters
     ----------
-    path, name
-        Where it is from, and what it calls itself.
     coll, collective
         Name of the collective in the file, and in this package (None if the file's name does not tell enough).
     protocol, in_place
         `Simple` or `LL`, and whether input and output are one buffer.
-    gpus
-        Its ranks.
-    least_bytes, most_bytes
-        The sizes that it is meant for.
     """
 
     path: Path

@@ -31,21 +31,7 @@ _LIMITS = (("operations of a thread block", 64), ("channels of an operation", 8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanProgram:
-    """A plan as a program.
-
-    Parameters
-    ----------
-    program
-        What happens before what.
-    layout
-        Its memory.
-    in_order
-        Pairs of signals, or of waits, that count in this order.
-    ends
-        By rank: when all its thread blocks have ended.
-    violations
-        What is wrong beside values, races and deadlocks.
-    """
+    """A plan as a program."""
 
     program: Program
     layout: Layout

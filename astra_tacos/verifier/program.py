@@ -76,8 +76,6 @@ class Examined:
 
     Parameters
     ----------
-    verdict
-        The verdict.
     program, order
         The actions of the file, and an order that it allows: of an MSCCL XML for both placements, those of the first.
     layout
@@ -128,8 +126,6 @@ def verify_trace_of(trace: Trace, collective: Collective, topology: Topology | N
     ----------
     trace, topology
         As for `verify_trace`.
-    collective
-        What the traces have to compute, in these chunks.
 
     Raises
     ------
@@ -229,8 +225,6 @@ def verify_mscclpp_plan(path: str | Path, collective_name: str | None = None, to
 
     Parameters
     ----------
-    path
-        The JSON file.
     collective_name, topology
         As for `verify_msccl_xml`.
 
@@ -311,10 +305,6 @@ class ProvenProgram:
 
     Parameters
     ----------
-    path
-        The file that it comes from.
-    program, order
-        Its actions, and an order that it allows.
     collective, root
         Key of `COLLECTIVES`, and the root of a rooted one.
     whole, part
@@ -360,8 +350,6 @@ def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> Pro
 
     Parameters
     ----------
-    path
-        The MSCCL XML file.
     collective_name
         As for `verify_msccl_xml`.
 
@@ -387,8 +375,6 @@ def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> 
 
     Parameters
     ----------
-    path
-        The JSON file.
     collective_name
         As for `verify_mscclpp_plan`.
 

@@ -87,10 +87,6 @@ class Region:
         Name of its places in messages: `chunk`, `input chunk`, `place`.
     first
         First location in a rank's memory; the region ends where the next one begins.
-    grain
-        Number of locations per place.
-    is_whole
-        Whether place i is that of chunk i of the collective.
     """
 
     name: str
@@ -101,17 +97,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Buffers:
-    """The memory of all ranks. A rank has locations from `rank * stride`, each for a chunk or for an equal part of one.
-
-    Parameters
-    ----------
-    stride
-        Number of locations per rank.
-    regions
-        What they are for, by first location.
-    result
-        Where the results of a rank begin.
-    """
+    """The memory of all ranks. A rank has locations from `rank * stride`, each for a chunk or for an equal part of one."""
 
     stride: int
     regions: tuple[Region, ...]
@@ -140,12 +126,8 @@ class Program:
 
     Parameters
     ----------
-    num_ranks
-        Number of ranks.
     op_rank
         int64[num_ops], rank of each operation.
-    describe
-        Returns the place of an operation in words.
     before, after
         int64[...], operation `after[i]` of a rank starts after its operation `before[i]` has ended.
     action_op, action_kind, action_src, action_dst, action_count, action_peer

@@ -173,8 +173,6 @@ class Naming:
 
     Parameters
     ----------
-    grain
-        Number of equal parts of a chunk; values number these parts.
     per_rank
         If not 0, each rank has its own chunks, with values from `rank * per_rank`.
     """
@@ -193,19 +191,7 @@ class Naming:
 
 
 def run(program: Program, order: Order, memory: dict[int, Value], naming: Naming) -> list[Violation]:
-    """Execute all actions on `memory`, and return the violations found on the way.
-
-    Parameters
-    ----------
-    program
-        The program.
-    order
-        The order of its actions.
-    memory
-        Values by location; changed in place.
-    naming
-        Names of chunks, for messages.
-    """
+    """Execute all actions on `memory`, and return the violations found on the way."""
     violations: list[Violation] = []
     sent_by = dict(zip(program.message_recv.tolist(), program.message_send.tolist(), strict=True))
     sent: dict[int, list[Value | None]] = {}
@@ -283,14 +269,8 @@ def compare(
 
     Parameters
     ----------
-    program
-        The program that has been run.
     memory
         Values by location, as `run` leaves them.
-    after
-        Locations and the values that they must have.
-    name, naming
-        Names of the collective and of its chunks, for messages.
     """
     assert program.buffers is not None
     violations = []

@@ -56,14 +56,8 @@ class RunVerdict:
 
     Parameters
     ----------
-    num_collectives, num_native
-        Collective nodes, and how many of them run ASTRA-sim's own collectives.
-    num_traces, num_messages
-        Custom traces, and the messages in them.
     unchecked
         Traces whose result was not checked, and why.
-    violations
-        All faults that were found.
     """
 
     num_collectives: int
@@ -101,10 +95,6 @@ def verify_run(
 
     Parameters
     ----------
-    after
-        The planned run.
-    parts
-        What its traces are for, by prefix.
     before
         The run that was planned; None if it is not known. Then nodes have to do what they themselves say.
     most_messages

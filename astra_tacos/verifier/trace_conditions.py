@@ -34,10 +34,6 @@ def check_trace_values(program: Program, order: Order, name: str | None, root: i
 
     Parameters
     ----------
-    program
-        The traces as a program.
-    order
-        The order of its actions.
     name
         The collective to judge the program as; None to infer it.
     root
@@ -213,12 +209,8 @@ def check_parts(
 
     Parameters
     ----------
-    trace
-        The trace.
     program, order
         The same as a program with buffers, and an order of its actions.
-    collectives
-        What it is for, on as many NPUs as it has ranks.
     shortest_bytes
         Messages of fewer bytes may be as long as this.
     """

@@ -48,8 +48,6 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
 
     Parameters
     ----------
-    schedule
-        A schedule on a topology with forwarding devices.
     valid
         int64[n], rows whose chunk and channel exist; others are hops of no trip.
 
@@ -123,8 +121,6 @@ def check_values(schedule: Schedule, first: Ints, last: Ints) -> list[Violation]
 
     Parameters
     ----------
-    schedule
-        The schedule.
     first, last
         Rows that name existing chunks and channels: the first and the last hop of each trip; each row twice without trips.
     """
@@ -163,17 +159,7 @@ def check_values(schedule: Schedule, first: Ints, last: Ints) -> list[Violation]
 
 
 def _find_holders(sums: PartialSums, arrivals: tuple[Ints32, Ints32, Ints], first: Ints) -> list[_Holders]:
-    """Who has each value without making it, and from when on: those that it is sent to, and the NPU whose contribution it is.
-
-    Parameters
-    ----------
-    sums
-        The values.
-    arrivals
-        The value, destination and time of arrival of sends.
-    first
-        The sends that bring a value to an NPU first, by value.
-    """
+    """Who has each value without making it, and from when on: those that it is sent to, and the NPU whose contribution it is."""
     value, dst, end_ns = arrivals
     first = first[sums.npu[value[first]] != dst[first]]
     own = np.flatnonzero(sums.npu >= 0)

@@ -72,10 +72,6 @@ def _offsets_ns(
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective.
     side
         bool[num_npus], the set that is entered.
     links
@@ -115,8 +111,6 @@ def _distance_ns(
 
     Parameters
     ----------
-    topology
-        The network.
     ends
         int[n], devices at the ends of links.
     npus
@@ -125,8 +119,6 @@ def _distance_ns(
         float64[n], what the distances are weighted with to choose the NPU that is far.
     farthest
         Whether to take one NPU for all ends; any is right, so the one with the largest mean distance.
-    towards
-        From the NPUs to the ends, or the other way.
     """
     devices, which = np.unique(ends, return_inverse=True)
     if not farthest or len(devices) * topology.num_links > MOST_STEPS:

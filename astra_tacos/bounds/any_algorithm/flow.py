@@ -46,8 +46,6 @@ def best_lengths(topology: Topology, wanted: Floats) -> Floats | None:
 
     Parameters
     ----------
-    topology
-        The network.
     wanted
         float64[num_npus, num_npus], how much an NPU has for another.
     """

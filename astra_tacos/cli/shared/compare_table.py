@@ -26,14 +26,8 @@ def print_comparison(rows: Sequence[CompareRow], clock: str, programs: Collectio
 
     Parameters
     ----------
-    rows
-        All rows.
-    clock
-        The network model of their times.
     programs
         Columns that are shown in any case, with the reason where there is no time.
-    verbose
-        Whether all columns and all notes are shown.
     """
     by_size, bounds, first = _by_size(rows), best_bound_ns(rows), rows[0]
     names = _columns(by_size, None if verbose else _MOST_COLUMNS, programs)

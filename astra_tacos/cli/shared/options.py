@@ -225,10 +225,6 @@ def backend_option(
     also_program
         What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`, and
         `in_ns3` where it is one with ns-3.
-    of_schedules
-        Whether schedules are made for it, rather than runs replayed on it.
-    packets
-        Whether it may be the packet level.
     default
         Which one is the default, in words.
     """

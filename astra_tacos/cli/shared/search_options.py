@@ -162,10 +162,6 @@ def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> In
 
     Parameters
     ----------
-    matrix
-        A file, or a generator's name with its options.
-    num_npus
-        NPUs of the network.
     size_bytes
         Bytes of each NPU for the generator; None if they are not given.
     """
@@ -184,15 +180,7 @@ def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> In
 
 
 def collective_options(command: Command, names: Sequence[str] = tuple(COLLECTIVES)) -> Command:
-    """--collective and --root, given to the command as `collective_name` and `root`.
-
-    Parameters
-    ----------
-    command
-        The command.
-    names
-        The collectives to choose from.
-    """
+    """--collective and --root, given to the command as `collective_name` and `root`."""
 
     @functools.wraps(command)
     def with_collective(*arguments: Any, collective_name: str, root: int | None, **others: Any) -> None:

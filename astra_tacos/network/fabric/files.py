@@ -40,16 +40,12 @@ def read_fabric(
     ----------
     path
         A network YAML, an InfraGraph YAML, NCCL's XML, ns-3's physical topology (.txt), or a directory of InfraGraph files.
-    latency_ns
-        Of each link, where the file gives none.
     cpu_gbps
         Decimal GB/s between CPUs, which NCCL's file does not give; None: what NCCL counts on.
     others
         More files which belong to the first: InfraGraph files, directories of them, or NCCL's files of other hosts.
     gbps
         Decimal GB/s of an InfraGraph's links that have none.
-    between
-        What joins the hosts of NCCL's files.
 
     Raises
     ------

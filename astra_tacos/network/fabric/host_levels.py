@@ -62,10 +62,6 @@ class HostMatrix:
 
     Parameters
     ----------
-    source
-        The files, as errors and results name them.
-    hosts
-        Names, in the order of the file of latencies.
     latency_ns, bandwidth_gbps
         float64[hosts, hosts], from row to column, decimal GB/s; on the diagonal 0 and infinite.
     """
@@ -90,8 +86,6 @@ def read_host_matrix(latency: Path, latency_unit: str, bandwidth: Path, bandwidt
 
     Parameters
     ----------
-    latency, bandwidth
-        The files.
     latency_unit, bandwidth_unit
         Keys of `LATENCY_UNITS` and `BANDWIDTH_UNITS`: the files do not say them.
 
@@ -229,8 +223,6 @@ class HostLevel:
         int64[hosts], the part of each host, numbered by their first hosts.
     latency_ns, bandwidth_gbps
         Medians over the pairs that meet at this level and at no lower one.
-    spread
-        Largest bandwidth over smallest of these pairs, and largest latency over smallest.
     """
 
     part: Ints
@@ -278,14 +270,8 @@ def find_order(matrix: HostMatrix, algorithm: str, size_bytes: int, levels: Sequ
 
     Parameters
     ----------
-    matrix
-        What was measured.
     algorithm
         Key of `ALGORITHMS`.
-    size_bytes
-        Size of the All-Reduce.
-    levels
-        Levels of the hosts.
     """
     cost = ALGORITHMS[algorithm](matrix, size_bytes)
     if matrix.num_hosts <= _ALL_ORDERS_UP_TO:

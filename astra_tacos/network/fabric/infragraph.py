@@ -43,10 +43,6 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
 
     Parameters
     ----------
-    paths
-        The files.
-    latency_ns
-        Of each link: the format has none.
     gbps
         Decimal GB/s of links that have no bandwidth; None: there must be none such.
 

@@ -46,12 +46,8 @@ class MeasuredHosts:
 
         Parameters
         ----------
-        matrix
-            What was measured.
         algorithm
             One of `ALGORITHMS`.
-        size_bytes
-            Of the All-Reduce.
         """
         if algorithm == "halving-doubling" and matrix.num_hosts & (matrix.num_hosts - 1):
             raise ConfigError(f"--algorithm: halving-doubling of {matrix.num_hosts} hosts, expected a power of two")

@@ -61,10 +61,6 @@ def read_nccl_topology(
 
     Parameters
     ----------
-    paths
-        The XML files.
-    latency_ns
-        Of each link.
     cpu_gbps
         Decimal GB/s between two CPUs of a host, in each direction; None: what NCCL counts on for such CPUs.
     between

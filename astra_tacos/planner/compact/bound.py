@@ -41,13 +41,9 @@ def compact_bound(some: CompactRun, alone_ns: Ints, clock: Backend) -> RunBound:
 
     Parameters
     ----------
-    some
-        The run.
     alone_ns
         int64[num_nodes], what a collective node takes at least if its members begin and end together and nobody relays for them;
         0 where that is not known.
-    clock
-        The network model on which the run ends.
 
     Raises
     ------

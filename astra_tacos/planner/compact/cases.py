@@ -43,8 +43,6 @@ class CompactCase:
         Its `CommType`, and `comm_size` of its nodes.
     dimensions
         The network that members of a group have between them; None where it does not look the same from all of them.
-    members
-        How many they are.
     """
 
     pattern: int
@@ -153,10 +151,6 @@ def with_schedules(
 
     Parameters
     ----------
-    some, found
-        The run and its distinct collectives.
-    schedules
-        What cases run; all others are native.
     native
         How native collectives run; None for what the system says.
     """

@@ -36,8 +36,6 @@ def export_ordinary(some: CompactRun, output: Path) -> None:
 
     Parameters
     ----------
-    some
-        The compact run.
     output
         A directory that does not exist, or is empty.
 
@@ -55,11 +53,6 @@ def export_ordinary(some: CompactRun, output: Path) -> None:
 @contextlib.contextmanager
 def expanded(folder: Path, network: Path) -> Iterator[tuple[RunInputs, Callable[[str], str]]]:
     """The files of the ordinary run of a compact one, in a directory that goes away; and what names their sources in a text.
-
-    Parameters
-    ----------
-    folder, network
-        The directory of the compact run, and the file of its network.
 
     Raises
     ------
@@ -86,8 +79,6 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
 
     Parameters
     ----------
-    some
-        The compact run, as it was read from its directory.
     known
         Custom collectives whose traces can be made anew, by the prefix of their files: that is faster than copies.
     folder
@@ -134,8 +125,6 @@ def _write_ranks(
         The nodes of the representatives, with `workload` columns, and the translations.
     peer
         int64[num_nodes of all ranks], the peers of messages.
-    prefix
-        The prefix of the files.
     groups
         bool[num_nodes of the representatives], nodes that name a group; and int64[num_nodes of all ranks], which ones these are.
     """

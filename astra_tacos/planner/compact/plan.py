@@ -48,20 +48,12 @@ class CompactPlan:
     ----------
     clock, baseline
         The network model that all times are of, and the native algorithm of the run before, None for the run as it was.
-    num_ranks, num_classes
-        Ranks, and ranks that stand for all.
     before_ns, best_native_ns, time_ns
         When the run ends as it was, with the best of the native algorithms that treat ranks alike, and as planned.
-    native_name
-        The best native algorithms, "" if none ends.
-    num_tried
-        How many runs were replayed.
     exposed_before_ns, exposed_ns
         The largest exposed communication of a rank, before and of the planned run.
     bound
         What the run takes at least.
-    cases
-        A row for each distinct collective.
     prints
         What programs of ASTRA-sim print for the planned run, and for the best native one.
     notes
@@ -138,13 +130,6 @@ class PlannedClasses:
     def write(self, output: Path, folder: Path, network: Path) -> None:
         """Write the planned run, replay what was written, and write the ordinary run beside it if it has few ranks.
 
-        Parameters
-        ----------
-        output
-            Directory to write; a plan that is there is replaced.
-        folder, network
-            The compact run, and the file of its network.
-
         Raises
         ------
         ConfigError
@@ -192,14 +177,10 @@ def plan_compact(
 
     Parameters
     ----------
-    some
-        The run.
     backend
         The clock: the network model that times all runs, or its name; None takes the one with queues.
     baseline
         Native algorithm of the run before; None takes the run as it is.
-    quick
-        Whether fewer native runs are tried: each algorithm for all patterns.
     on_progress
         Called with how many runs were replayed, and about how many there are.
 

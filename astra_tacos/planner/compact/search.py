@@ -38,16 +38,10 @@ class Candidate:
 
     Parameters
     ----------
-    some
-        The run.
-    backend
-        The clock.
     incomplete
         Why its native collectives move too little; "" if they do not.
     configuration
         How native collectives run; None for what the system says.
-    schedules
-        What cases run; all others are native.
     """
 
     some: CompactRun

@@ -49,8 +49,6 @@ class EndpointChoice:
 
     Parameters
     ----------
-    mode, npu
-        Who drives, and the NPU.
     partition
         What communication takes of the NPU; None for the best that is tried.
     """
@@ -123,12 +121,8 @@ class Divided:
 
     Parameters
     ----------
-    mode, partition
-        Who drives communication, and what it takes.
     network_gbps
         Network bandwidth that an NPU drives, in 10**9 bytes per second.
-    end_ns, exposed_ns
-        End of the run, and the longest exposed communication of a rank.
     network_use
         Bytes that the busiest NPU sends, over what its links could carry until the end.
     """
@@ -296,15 +290,7 @@ def _result(mode: Mode, partition: Partition, driven: float, links: float, traff
 
 
 def divided_run(run: Run, npu: Npu, mode: Mode, partition: Partition, share: float) -> Run:
-    """A run with its network and compute scaled, in memory.
-
-    Parameters
-    ----------
-    run, npu, mode, partition
-        The run, its NPUs, who drives communication, and what this takes.
-    share
-        Share of the links' bandwidth that an NPU drives.
-    """
+    """A run with its network and compute scaled, in memory."""
     compute, memory = _left(npu, mode, partition)
     dimensions = tuple(replace(one, bandwidth_gibps=one.bandwidth_gibps * share) for one in run.network.dimensions)
     network = replace(run.network, dimensions=dimensions)

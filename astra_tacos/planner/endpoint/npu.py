@@ -101,10 +101,6 @@ def network_gbps(npu: Npu, mode: Mode, partition: Partition, links_gbps: float, 
 
     Parameters
     ----------
-    npu, mode, partition
-        The NPU, who drives, and what of the NPU is taken.
-    links_gbps
-        Bandwidth of its links together.
     reads
         Bytes of memory that are read for each byte that is sent.
     """
@@ -122,17 +118,7 @@ def needed_memory_gbps(links_gbps: float, reads: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes of the busiest NPU of a run.
-
-    Parameters
-    ----------
-    sent
-        Bytes that it sends.
-    added
-        Bytes that it adds to others.
-    buffers
-        Bytes of its inputs to collectives and messages.
-    """
+    """Bytes of the busiest NPU of a run."""
 
     sent: int
     added: int
@@ -186,7 +172,5 @@ def hierarchical_sent_bytes(local: int, others: Sequence[int]) -> float:
     ----------
     local
         Size of the first dimension: a Reduce-Scatter before, an All-Gather after the others.
-    others
-        Sizes of further dimensions, an All-Reduce in each.
     """
     return 2 * (local - 1) / local + sum(2 * (size - 1) / size for size in others) / local

@@ -31,17 +31,7 @@ Write = Callable[[JointWorkload, Solutions, Ints], CandidateRun | AstraTacosErro
 
 @dataclass(frozen=True, slots=True)
 class JointLimits:
-    """How much may be tried.
-
-    Parameters
-    ----------
-    threads
-        Sets synthesized at a time.
-    most_messages
-        About how many messages the run may have.
-    num_channels
-        Channels of the network: routes examine all of them for a send.
-    """
+    """How much may be tried."""
 
     threads: int
     most_messages: int
@@ -63,16 +53,12 @@ def choose_joint(
 
     Parameters
     ----------
-    workload, best
-        The run's collectives, and the best run so far.
     solutions
         The best of each case, which the best run may do without.
     synthesize
         Makes the joint schedule of a set, in at most so many messages.
     write
         Writes and replays a run, given the place of each row and collective in its order.
-    limits
-        How much may be tried.
     """
     nodes = workload.instances.nodes
     has_own = (workload.run.implementation[nodes.row] != NATIVE) & (nodes.named_group == nodes.group)

@@ -21,12 +21,8 @@ class JointSet:
 
     Parameters
     ----------
-    parts
-        What they are, by lowest rank; their ranks are disjoint.
     instances
         Every time that these collectives are under way at once: the instances, in the order of the parts.
-    apart_ns
-        How long they take now, all times together.
     """
 
     parts: tuple[Part, ...]
@@ -44,13 +40,6 @@ def joint_sets(workload: Workload, outcome: RunOutcome, may_join: Callable[[int]
 
     All nodes of a set have been issued before one of them ends. So none waits for another one, and if all are merged, the
     workload still has no circle.
-
-    Parameters
-    ----------
-    workload, outcome
-        The run and its collectives, and a replay of it.
-    may_join
-        Whether an instance may be part of a joint schedule.
     """
     instances = workload.instances
     num = instances.num_instances

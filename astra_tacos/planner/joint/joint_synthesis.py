@@ -47,17 +47,7 @@ NO_JOINT = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointCollective:
-    """Several collectives as one, with the schedule that they run.
-
-    Parameters
-    ----------
-    of
-        What they are, and which collectives of the workload.
-    schedule
-        The joint schedule, on the network of their ranks.
-    parts
-        What the chunks of the schedule are for.
-    """
+    """Several collectives as one, with the schedule that they run."""
 
     of: JointSet
     schedule: Schedule
@@ -86,21 +76,7 @@ def synthesize_joint(
     cache: SynthesisCache,
     most_messages: int,
 ) -> JointCollective | None:
-    """The fastest joint schedule of any number of chunks that the oracle passes; None if there is none.
-
-    Parameters
-    ----------
-    joint
-        The collectives.
-    network, config, backend
-        What they run on.
-    options
-        Seed and speed of reductions.
-    cache
-        Where results are kept.
-    most_messages
-        How many messages it may have.
-    """
+    """The fastest joint schedule of any number of chunks that the oracle passes; None if there is none."""
     ranks = joint.ranks
     try:
         view = group_topology(network, config, ranks, "needed")
@@ -203,12 +179,8 @@ class JointWorkload:
     ----------
     workload
         Joint collectives are one instance each, of a group of all their ranks, and of no case.
-    joints
-        The joint collectives.
     of_instance
         int64[num_instances], which of them each instance is, NO_JOINT for the others.
-    groups
-        Communicator groups of the run, with one for each joint collective.
     """
 
     workload: Workload
@@ -228,8 +200,6 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
 
     Parameters
     ----------
-    workload
-        The run and its collectives.
     joints
         Joint collectives, no instance in two of them.
     """

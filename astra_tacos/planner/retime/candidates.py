@@ -33,20 +33,12 @@ class Candidate:
 
     Parameters
     ----------
-    requests
-        The policies that were applied.
-    new
-        Its tasks in order.
-    outcome
-        Its replay.
     notes
         What policies could not do.
     exposed_ns
         int64[num_ranks], time for which each rank communicates and computes nothing.
     iteration_ns
         An iteration in steady state, if it is to be short; else None.
-    is_ordered
-        Whether the order of collectives was searched, instead of decided by urgency.
     """
 
     requests: tuple[Request, ...]
@@ -89,8 +81,6 @@ class Candidates:
 
     Parameters
     ----------
-    workload, before, backend
-        The run, its replay, and the network model that judges.
     collectives
         What replaces its collectives in all replays; None for its own.
     per_iteration
@@ -154,8 +144,6 @@ class Candidates:
 
         Parameters
         ----------
-        candidate
-            The candidate.
         graph, sequence
             Its tasks as `rewritten` made them, and all their operations in their order.
 

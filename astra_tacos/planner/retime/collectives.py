@@ -33,17 +33,7 @@ _OCTAVES = 2
 
 
 class SynthesizedCollectives:
-    """Traces of collectives, synthesized when they are asked for.
-
-    Parameters
-    ----------
-    workload
-        Its groups may communicate.
-    backend
-        The network model.
-    cache
-        Where results are kept.
-    """
+    """Traces of collectives, synthesized when they are asked for."""
 
     def __init__(self, workload: Workload, backend: Backend, cache: SynthesisCache) -> None:
         self._cache = cache

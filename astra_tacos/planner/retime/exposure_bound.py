@@ -51,15 +51,6 @@ class QuickestBytes:
 
     All-Reduces also count as a Reduce-Scatter and an All-Gather. Messages take what they take alone on the network; pieces of one
     are sent one after another, and take no less together.
-
-    Parameters
-    ----------
-    run
-        The run.
-    backend
-        The network model.
-    duration_of
-        The duration of a collective, alone on the network.
     """
 
     def __init__(self, run: Run, backend: Backend, duration_of: Durations) -> None:
@@ -104,8 +95,6 @@ def least_exposed_ns(graph: TaskGraph, least_of: Least, counted: Collection[Task
 
     Parameters
     ----------
-    graph
-        The run as it was read, before policies change it.
     least_of
         What each task on the network occupies its rank for at least.
     counted

@@ -58,8 +58,6 @@ class _Rank:
 
     Parameters
     ----------
-    rank, num_ranks, old, new
-        Its number, how many ranks there are, and its nodes by id.
     pieces
         By the id of an old node, the new ones that it became.
     above
@@ -78,15 +76,7 @@ class _Rank:
 
 
 def violations(workload: Workload, prefix: Path) -> tuple[str, ...]:
-    """What is wrong with a scheduled run, in words; empty if it does what the run before did.
-
-    Parameters
-    ----------
-    workload
-        The run before.
-    prefix
-        The traces of the scheduled run.
-    """
+    """What is wrong with a scheduled run, in words; empty if it does what the run before did."""
     trace = workload.run.workload
     found: list[str] = []
     ranks = []

@@ -22,17 +22,7 @@ Entry = tuple[tuple[float, ...], float, float, int, Vertex]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListSchedule:
-    """An order of all tasks.
-
-    Parameters
-    ----------
-    order
-        Vertices in the order in which they start.
-    start_ns
-        When each starts in the simulation.
-    end_ns
-        When the last one ends.
-    """
+    """An order of all tasks."""
 
     order: list[Vertex]
     start_ns: dict[Vertex, int]
@@ -60,8 +50,6 @@ def list_schedule(graph: TaskGraph, duration_of: Durations, sequence: Sequence[O
 
     Parameters
     ----------
-    graph
-        The tasks.
     duration_of
         The duration of a collective in ns.
     sequence

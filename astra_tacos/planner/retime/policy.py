@@ -24,16 +24,10 @@ class Setting:
 
     Parameters
     ----------
-    duration_of
-        The duration of a collective, alone on the network.
     least_bytes
         Smallest collective that ASTRA-sim does not raise: a byte per rank.
     has_roofline
         Whether operations and bytes say how long tasks compute; else whole microseconds do.
-    duration_us, num_ops, tensor_size, size_bytes
-        By row of the workload.
-    free_tag
-        The first tag behind those of the workload's messages.
     """
 
     duration_of: Durations
@@ -56,8 +50,6 @@ class Option:
         `size` of bytes, `count`, `per cent`, or the words that it may be.
     default
         Its value where it is not given.
-    text
-        What it means.
     """
 
     kind: str | tuple[str, ...]
@@ -90,14 +82,8 @@ class Policy:
 
     Parameters
     ----------
-    name
-        As users type it.
-    summary
-        What it does, in one line.
     apply
         Changes a graph in place; takes its setting and a value of each option, and returns what it could not do, and why.
-    options
-        Options by name.
     variants
         Options that a search tries beside the defaults; takes the graph of the run before.
     """
@@ -137,15 +123,6 @@ def ancestors(graph: TaskGraph, chosen: list[Operation]) -> dict[Operation, int]
 
 def check_growth(graph: TaskGraph, num_pieces: int, policy: str) -> None:
     """Check that a policy does not cut tasks of all ranks into too many pieces, before it makes them.
-
-    Parameters
-    ----------
-    graph
-        The run as it is.
-    num_pieces
-        How many pieces there will be, on all ranks together.
-    policy
-        Whose option is too small or too large.
 
     Raises
     ------

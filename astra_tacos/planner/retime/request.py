@@ -14,17 +14,7 @@ AS_IS, SEARCH = "as-is", "search"
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A published system.
-
-    Parameters
-    ----------
-    source
-        Where it is described.
-    policies
-        What stands for it.
-    options
-        Its own options: which option of which policy each sets.
-    """
+    """A published system."""
 
     source: str
     policies: str

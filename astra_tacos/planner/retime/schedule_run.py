@@ -158,8 +158,6 @@ def schedule_run(
     request
         The run, the network model that judges, and its `schedule`: `search`, `as-is`, or policies and systems with options
         (`request.parse_schedule`). A search stops as the effort of its options says.
-    folder
-        Empty directory to write.
     cache
         Where synthesized collectives are kept, with which all is judged; None to judge with the run's own. The written run has
         its own in either case.

@@ -64,8 +64,6 @@ def search(candidates: Candidates, most_replays: int, on_progress: Callable[[int
 
     Parameters
     ----------
-    candidates
-        The run.
     most_replays
         How many combinations are replayed at most, beside each policy alone.
     on_progress

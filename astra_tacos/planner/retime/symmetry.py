@@ -53,8 +53,6 @@ class Steps:
         int64[num_nodes], the step of each node that all steps of its rank have, NO_STEP for others.
     again
         int64[2, ...], rows of compute nodes in the first step, and the same nodes in the last one.
-    between
-        Number of steps from the first to the last one.
     """
 
     of_row: Ints
@@ -68,8 +66,6 @@ class Steps:
         ----------
         rows
             int64[...], the row of the workload that each node of the replayed run was made of.
-        outcome
-            The replay.
         """
         end_ns = np.zeros(len(self.of_row), np.int64)
         np.maximum.at(end_ns, rows, outcome.node_finish_ns)  # of all parts of a node

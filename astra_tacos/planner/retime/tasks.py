@@ -135,8 +135,6 @@ class Extent:
 
     Parameters
     ----------
-    instance
-        Number of the collective in the run.
     begin, end
         First byte, and byte after the last one.
     """
@@ -154,20 +152,10 @@ class Operation:
     ----------
     pattern, group, size_bytes
         Its `CommType`, communicator group, and input of a rank.
-    members
-        Ranks of the group.
-    content
-        What it carries of collectives of the run.
-    tasks
-        Its task on each member.
     urgency
         Of operations that could start, the one with the smallest urgency goes first; then the one that was ready first.
-    place
-        Its place among the collectives of the run.
     is_changed
         Whether it is no collective of the run as it was.
-    suffix
-        End of the names of its nodes.
     """
 
     pattern: int
@@ -187,17 +175,7 @@ class Operation:
         return sum(extent.end - extent.begin for extent in self.content)
 
     def like(self, pattern: int, size_bytes: int, content: Iterable[Extent], suffix: str, shift: float = 0.0) -> Operation:
-        """Another operation of the same group, with a task on each member that has the same dependencies.
-
-        Parameters
-        ----------
-        pattern, size_bytes, content
-            Of the new operation.
-        suffix
-            What is added to the names of its nodes.
-        shift
-            How much later its place is.
-        """
+        """Another operation of the same group, with a task on each member that has the same dependencies."""
         made = Operation(int(pattern), self.group, size_bytes, self.members, tuple(content), self.place + shift)
         made.urgency, made.is_changed, made.suffix = self.urgency, True, f"{self.suffix}{suffix}"
         for task in self.tasks:
@@ -238,10 +216,6 @@ class TaskGraph:
 
     Parameters
     ----------
-    ranks
-        Tasks of each rank, or of each program.
-    operations
-        The collectives.
     programs
         Which ranks have which program; None if each has its own.
     credit_bytes
@@ -287,8 +261,6 @@ class TaskGraph:
         ----------
         gone
             The tasks that take the place of each one. Their own dependencies stay as they are.
-        operations
-            All operations from now on.
         """
         new = {task for tasks in gone.values() for task in tasks}
         for rank, tasks in enumerate(self.ranks):

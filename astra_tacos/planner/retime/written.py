@@ -49,10 +49,6 @@ class Ordered:
 
     Parameters
     ----------
-    ranks
-        Tasks of each rank, or of each program, by id.
-    id_of
-        The id of each task.
     before
         The communication that each collective and send waits for, as it is before it on its rank.
     programs
@@ -191,19 +187,6 @@ def write_scheduled(folder: Path, inputs: RunInputs, workload: Workload, source:
     """Write the run into an empty directory: workload, groups, system, network, memory and the script.
 
     Nodes keep their unknown fields and attributes.
-
-    Parameters
-    ----------
-    folder
-        Empty directory to write into.
-    inputs
-        Files of the run before.
-    workload, source
-        The run before, and its messages.
-    new
-        The tasks in their order.
-    backend
-        The model that the script runs.
     """
     run, new = workload.run, on_all_ranks(new, workload)
     first_of = _ids_by_instance(workload)

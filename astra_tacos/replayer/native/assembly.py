@@ -32,8 +32,6 @@ class PhaseRequest:
 
     Parameters
     ----------
-    name
-        Name of the algorithm in the system JSON, for error messages.
     pattern
         One of `PATTERNS`.
     num_members
@@ -48,8 +46,6 @@ class PhaseRequest:
         Whether the line is a communicator group of some of the NPUs (`RingTopology::Dimension::Local`).
     other_tree
         For `doubleBinaryTree`: whether to take the tree whose root is member 0.
-    endpoint_ns
-        Delay before a message is sent, and again after one is received.
     local_mem_bw_gbps
         Memory bandwidth for reductions in decimal GB/s; at 0, reductions take no time.
     members
@@ -132,8 +128,6 @@ class Role:
         int64[k, m], the member at the other end of each message; `ABSENT` for other nodes.
     dep_first, dep
         int64[m + 1] and int64[...], rows that each row waits for (CSR); rows that wait for none start the phase.
-    last
-        The row whose completion ends the phase.
     """
 
     member: Ints
@@ -192,14 +186,6 @@ class RoleBuilder:
         ----------
         place
             int64[nodes], sort key of each node.
-        kind
-            Kind of all these nodes.
-        delay_ns
-            Durations of COMP nodes.
-        size_bytes
-            Sizes of messages.
-        pool
-            Pool that the nodes take tokens from or put tokens into.
         peer
             int64[k, nodes], the members at the other end of messages, for each of the role's k members.
         after
@@ -257,8 +243,6 @@ class Block:
 
     Parameters
     ----------
-    follows
-        Whether it begins when the previous block ends.
     queues
         Whether it first takes a token of its dimension, which it returns when it ends.
     """

@@ -111,8 +111,6 @@ class NativeCollective:
     dimensions
         Sizes n0, n1, ...; the NPU at coordinates c0, c1, ... has position c0 + n0 * (c1 + n1 * ...). A communicator group of
         some of the NPUs is one dimension.
-    num_npus
-        Number of NPUs of the network, if the group has fewer.
     involved
         Whether each dimension takes part; dimensions past the end do not. None stands for all.
     earlier_chunks

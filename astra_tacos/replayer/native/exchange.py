@@ -34,8 +34,6 @@ def _exchange(
 
     Parameters
     ----------
-    request
-        Members, chunk and settings of the phase.
     size_bytes
         int64[num_messages + window], sizes of packets; packets past the last message only end the phase.
     reduced
@@ -87,17 +85,6 @@ def _packets_reduced(request: PhaseRequest, num_packets: int, window: int, num_r
 
     Two kinds of packets alternate: `window` packets of the first kind, which never take a reduction, then `num_responses` of the
     second kind, which take one in a Reduce-Scatter, and in an All-Reduce in every other turn from the first (`insert_packet`).
-
-    Parameters
-    ----------
-    request
-        The phase.
-    num_packets
-        Number of packets.
-    window
-        Number of packets of the first kind.
-    num_responses
-        Number of packets of the second kind.
     """
     turn, place = np.divmod(np.arange(num_packets), window + num_responses)
     second: Bools = place >= window

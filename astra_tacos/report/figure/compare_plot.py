@@ -25,8 +25,6 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
 
     Parameters
     ----------
-    rows
-        Rows of the comparison.
     width
         Width of the figure, a key of `WIDTHS`.
     """

@@ -32,12 +32,6 @@ class Scale:
 
     Parameters
     ----------
-    label
-        Label of the axis, with the unit.
-    divisor
-        Divisor of the values, which gives the unit of the label.
-    is_log
-        Whether the scale is logarithmic.
     is_size, is_share, is_money
         Whether the values are bytes, shares from 0 to 1, or dollars.
     """
@@ -111,8 +105,6 @@ def label_style(labels: Sequence[str], width: str, room: float) -> dict[str, Any
 
     Parameters
     ----------
-    labels
-        The labels.
     width
         Width of the figure, a key of `WIDTHS`.
     room
@@ -128,14 +120,8 @@ def dress(axes: Axes, which: str, scale: Scale, values: Sequence[float], width: 
 
     Parameters
     ----------
-    axes
-        The panel.
     which
         `x` or `y`.
-    scale
-        Kind and unit of the axis.
-    values
-        Values that are drawn, before they are divided by the scale's divisor.
     width
         Width of the figure, a key of `WIDTHS`.
     """

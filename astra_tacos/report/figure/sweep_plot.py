@@ -52,16 +52,6 @@ def draw_lines(
 
     Parameters
     ----------
-    figure
-        The figure.
-    grid
-        Axes of the panels.
-    table
-        The rows of the sweep.
-    panels
-        Points of each panel.
-    choice
-        Columns of the figure.
     width
         Width of the figure, a key of `WIDTHS`.
     """
@@ -144,16 +134,6 @@ def draw_fronts(
 
     Parameters
     ----------
-    figure
-        The figure.
-    grid
-        Axes of the panels.
-    table
-        The rows of the sweep.
-    panels
-        Points of each panel.
-    choice
-        Columns of the figure.
     width
         Width of the figure, a key of `WIDTHS`.
     """
@@ -230,16 +210,6 @@ def draw_heatmaps(
 
     Parameters
     ----------
-    figure
-        The figure.
-    grid
-        Axes of the panels.
-    table
-        The rows of the sweep.
-    panels
-        Points of each panel.
-    choice
-        Columns of the figure.
     width
         Width of the figure, a key of `WIDTHS`.
     """
@@ -323,14 +293,8 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
 
     Parameters
     ----------
-    table
-        The rows of the sweep.
-    choice
-        Columns and kind of the figure.
     width
         Width of the figure, a key of `WIDTHS`.
-    note
-        Text under the figure that says which rows these are.
 
     Raises
     ------

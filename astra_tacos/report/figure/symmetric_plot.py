@@ -41,8 +41,6 @@ def draw_symmetric_timeline(schedule: SymmetricSchedule, width: str = "double") 
 
     Parameters
     ----------
-    schedule
-        The schedule to draw.
     width
         Width of the figure, a key of `WIDTHS`.
     """
@@ -80,8 +78,6 @@ def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0
 
     Parameters
     ----------
-    schedule
-        The schedule.
     width
         Width of the figure, a key of `WIDTHS`.
     chunk

@@ -55,8 +55,6 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
 
     Parameters
     ----------
-    schedule
-        The schedule to draw.
     width
         Width of the figure, a key of `WIDTHS`.
     chunk
@@ -145,8 +143,6 @@ def draw_rank_timeline(recording: Recording, width: str = "double") -> Figure:
 
     Parameters
     ----------
-    recording
-        The recorded run.
     width
         Width of the figure, a key of `WIDTHS`.
     """

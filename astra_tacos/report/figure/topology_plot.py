@@ -45,8 +45,6 @@ def draw_topology(topology: Topology, width: str = "double", busy: Floats | None
 
     Parameters
     ----------
-    topology
-        The network.
     width
         Width of the figure, a key of `WIDTHS`.
     busy
@@ -98,12 +96,8 @@ def _places(drawn: Layout, width: str, titles: int, notes: int) -> tuple[_Box, _
 
     Parameters
     ----------
-    drawn
-        Layout of the network.
     width
         Width of the figure, a key of `WIDTHS`.
-    titles, notes
-        Number of lines of the title and of the notes.
 
     Returns
     -------

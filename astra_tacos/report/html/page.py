@@ -117,10 +117,6 @@ class Section:
 
     Parameters
     ----------
-    id
-        Id of its element, to which the table of contents links.
-    title
-        Heading.
     html
         Content as markup; the caller has escaped everything that comes from a user (`escape`).
     introduction
@@ -144,10 +140,6 @@ def render_page(
 
     Parameters
     ----------
-    title, subtitle
-        Plain text.
-    sections
-        Sections from top to bottom.
     data
         Data that the scripts read as `AT.data`; see `encode`.
     scripts

@@ -36,16 +36,6 @@ def _run_sections(
 
     Parameters
     ----------
-    facts
-        Markup of the summary.
-    rule
-        Sentences that say which ranks the timeline shows.
-    recording
-        The recorded run.
-    block
-        Number of ranks for which one bar stands.
-    cases
-        Data of the collectives.
     links
         Data of the links; None if the network has none.
     """
@@ -379,21 +369,7 @@ def _page(
     recording: Recording,
     schedule: Section | None = None,
 ) -> bytes:
-    """The page of a recording.
-
-    Parameters
-    ----------
-    directory
-        Where the recording is.
-    title, subtitle
-        The heading, and the line under it.
-    facts, cases
-        Markup of the summary, and data of the collectives.
-    recording
-        The recorded run.
-    schedule
-        The section on how its communication was scheduled, if it was.
-    """
+    """The page of a recording."""
     whens, recorded = [when or "run" for when, _ in recording.replays], [replay for _, replay in recording.replays]
     segments = [find_segments(recording.nodes, replay) for replay in recorded]
     timeline, rule = _timeline(recording, list(zip(recorded, segments, strict=True)))

@@ -22,17 +22,7 @@ _ALL_SHOWN = 64
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a timeline, from top to bottom.
-
-    Parameters
-    ----------
-    ranks
-        The rank whose segments each row shows.
-    labels
-        The ranks for which each row stands, as text.
-    rule
-        Sentences that say which ranks are shown, and what was left out.
-    """
+    """The rows of a timeline, from top to bottom."""
 
     ranks: tuple[int, ...]
     labels: tuple[str, ...]
@@ -44,14 +34,8 @@ def choose_rows(nodes: Nodes, replays: list[Segments], finish_ns: Ints, most_seg
 
     Parameters
     ----------
-    nodes
-        Nodes of the run.
-    replays
-        States of the ranks in each replay.
     finish_ns
         int64[num_ranks], time at which each rank finishes.
-    most_segments
-        Largest number of segments on the page.
     """
     num_ranks = nodes.num_ranks
     groups = [[rank] for rank in range(num_ranks)] if num_ranks <= _ALL_SHOWN else _same(num_ranks, replays, nodes)
@@ -133,15 +117,6 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
 
     Segments of a row follow one another from 0 on, so that their durations determine their times. Indices of nodes count from the
     first node of their rank; -1 means none.
-
-    Parameters
-    ----------
-    recording
-        The recorded run.
-    replays
-        Replays with the states of their ranks.
-    rows
-        Ranks to show.
     """
     nodes = recording.nodes
     first, own = members_of(nodes.rank_first, np.array(rows.ranks, np.int64))

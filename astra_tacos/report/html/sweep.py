@@ -82,19 +82,7 @@ def _values(table: SweepColumns, axis: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best point of a task by a criterion.
-
-    Parameters
-    ----------
-    row
-        Row of the point.
-    criterion
-        Column by which the point is best.
-    task
-        Values of the columns that define the task.
-    ties
-        Number of other points with the same value.
-    """
+    """The best point of a task by a criterion."""
 
     row: int
     criterion: str
@@ -161,17 +149,7 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
 
 
 def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:
-    """Markup of a table.
-
-    Parameters
-    ----------
-    header
-        Texts of the header, which this function escapes.
-    rows
-        Cells as markup.
-    wrapped
-        Index of the column whose texts are wrapped.
-    """
+    """Markup of a table."""
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
     cells = ["".join(f"<td{_WRAP if i == wrapped else ''}>{cell}</td>" for i, cell in enumerate(row)) for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in cells)
@@ -232,10 +210,6 @@ def render_sweep(table: SweepColumns, source: str, title: str | None = None, whe
 
     Parameters
     ----------
-    table
-        Rows of the sweep.
-    source
-        Name of the file of the rows, for errors.
     title
         Heading; by default the name of the sweep.
     where

@@ -31,8 +31,6 @@ def synthesis_page(
 
     Parameters
     ----------
-    schedule
-        The schedule to report.
     result
         Its figures, the object in `result.json`.
     comparison

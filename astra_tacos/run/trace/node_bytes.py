@@ -49,10 +49,6 @@ def replace_nodes(data: bytes, offset: Ints, nodes: Mapping[int, Any], path: str
         Its bytes.
     offset
         int64[num_nodes], where each node of the file begins.
-    nodes
-        New messages, by their place among the nodes.
-    path
-        The trace file, for errors.
 
     Raises
     ------
@@ -81,19 +77,7 @@ def attribute(node: Any, *names: str) -> Any:
 
 
 def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
-    """Give the first attribute of that name a value of one of the schema's kinds (`string_val`), or add one.
-
-    Parameters
-    ----------
-    node
-        The node's message.
-    name
-        Name of the attribute.
-    kind
-        Kind of the value, a field of the schema.
-    value
-        The value.
-    """
+    """Give the first attribute of that name a value of one of the schema's kinds (`string_val`), or add one."""
     for entry in node.attr:
         if entry.name == name:
             break

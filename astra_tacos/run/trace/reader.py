@@ -149,10 +149,6 @@ def read_ranks(prefix: str, loads: Sequence[Callable[[], FileBytes]], *, threads
 
     Parameters
     ----------
-    prefix
-        Prefix of the trace.
-    loads
-        For each rank, loads its file.
     threads
         Number of files that are read at a time; the result does not depend on it.
     chunks, workload

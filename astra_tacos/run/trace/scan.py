@@ -40,8 +40,6 @@ class FileBytes:
 
     Parameters
     ----------
-    path
-        The file.
     data
         uint8[size + padding]; the padding has no meaning.
     size
@@ -124,10 +122,6 @@ class Extent:
 
     Parameters
     ----------
-    num_nodes, num_deps
-        Number of nodes and of dependencies before the first fault.
-    most_held
-        Largest number of control dependencies of one node.
     size
         Number of bytes to read: fewer than the file has if two of the nodes in them must have the same id.
     file_size
@@ -165,19 +159,7 @@ class Columns:
 
 
 def room_for(num_nodes: int, num_deps: int, *, chunks: bool, workload: bool) -> Columns:
-    """Allocate columns.
-
-    Parameters
-    ----------
-    num_nodes
-        Number of nodes of all ranks.
-    num_deps
-        Number of dependencies of all ranks.
-    chunks
-        Whether there are columns of custom collectives.
-    workload
-        Whether there are columns of workloads.
-    """
+    """Allocate columns."""
     num_numbers = len(NODE_NUMBERS) + chunks * len(CHUNK_NUMBERS) + workload * len(WORKLOAD_NUMBERS)
     return Columns(
         np.empty((num_numbers, num_nodes), np.int64),
@@ -210,8 +192,6 @@ class Variable:
 
     Parameters
     ----------
-    group_names
-        Names of groups, as they are numbered within the rank.
     chunk_lists, place_lists
         As in `ChunkColumns`.
     """

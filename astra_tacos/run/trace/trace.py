@@ -242,8 +242,6 @@ def precede(trace: Trace, place: Ints, order: Ints, before: Ints, after: Ints) -
 
     Parameters
     ----------
-    trace
-        The workload.
     place, order
         int64[num_nodes] each, a topological order: the place of each row in it, and the row at each place.
     before, after

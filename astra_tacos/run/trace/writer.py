@@ -50,8 +50,6 @@ class NodeTable:
         int64, uint8 and int64 [num_nodes].
     names, name, name_number
         The name of node i is `names[name[i]]` followed by `name_number[i]`; uint16 and int64 [num_nodes].
-    ctrl_first, ctrl, data_first, data
-        Ids of the nodes that each node depends on.
     attr_first, attr_key, attr_value
         Attributes: key in `ATTRIBUTE_KEYS`, value int64.
     list_first, list_entry
@@ -134,19 +132,7 @@ def encode_node(name: str, kind: NodeType, attributes: Mapping[str, int]) -> byt
 
 
 def write_trace(path: Path, table: NodeTable, begin: int, end: int) -> None:
-    """Write `encode_trace` to a file.
-
-    Parameters
-    ----------
-    path
-        File to write.
-    table
-        Nodes of all ranks.
-    begin
-        First row of the file.
-    end
-        Row after the last one of the file.
-    """
+    """Write `encode_trace` to a file."""
     path.write_bytes(encode_trace(table, begin, end))
 
 

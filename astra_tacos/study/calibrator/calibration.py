@@ -63,10 +63,6 @@ class MeasuredRun:
 
     Parameters
     ----------
-    name
-        What messages call it.
-    run
-        The run.
     finish_ns
         int64[num_ranks].
     """
@@ -87,17 +83,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A fitted configuration.
-
-    Parameters
-    ----------
-    ns3
-        The configuration.
-    errors
-        By run, the largest relative error of a rank's finish.
-    num_tried
-        Configurations that were tried.
-    """
+    """A fitted configuration."""
 
     ns3: Ns3Config
     errors: dict[str, float]
@@ -136,8 +122,6 @@ def fit_ns3(runs: Sequence[MeasuredRun], on_progress: Callable[[int, int], None]
 
     Parameters
     ----------
-    runs
-        Runs, with their finish times.
     on_progress
         Called with how many configurations were tried, and about how many there are.
 
@@ -197,14 +181,8 @@ def calibrate_machine(
 
     Parameters
     ----------
-    pairs
-        Programs and their measured times.
-    least_bytes
-        The smallest size that counts.
     output
         The directory to write; None for none. Nothing is written if the constants are too far off.
-    progress
-        Told what is being done.
 
     Returns
     -------
@@ -267,8 +245,6 @@ def calibrate_ns3(
 
     Parameters
     ----------
-    pairs
-        Run directories and their logs.
     network_path
         The network of all runs; None for that of each.
     output, progress

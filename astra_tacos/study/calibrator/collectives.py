@@ -71,8 +71,6 @@ def fit_collectives(rows: Sequence[CollectiveTime], *, has_nvls: bool | None = N
 
     Parameters
     ----------
-    rows
-        Times of one machine.
     has_nvls
         Whether a switch adds; None to take what fits better, and no such switch where both fit alike.
     is_mesh
@@ -176,16 +174,10 @@ def calibrate_collectives(
 
     Parameters
     ----------
-    paths
-        Logs and CSV files.
     network
         Says the shape where the files do not, that GPUs of a node are a mesh (FullyConnected), and that a switch adds.
-    reading
-        How the files are read; its shape is that of the network.
     output
         The directory to write; None for none.
-    progress
-        Told what is being done.
     """
     is_mesh, has_nvls, shape = False, None, None
     if network is not None:

@@ -75,14 +75,10 @@ class Measurements:
 
     Parameters
     ----------
-    path
-        The file.
     times_us
         By placement of the buffers: times in us by size of the buffer in bytes, sizes ascending.
     skipped
         Times that are missing, such as those of a run that was stopped.
-    notes
-        What was left out of a log, counted and named.
     """
 
     path: Path
@@ -114,8 +110,6 @@ def read_measurements(path: Path, collective: str | None = None) -> Measurements
 
     Parameters
     ----------
-    path
-        CSV, or what nccl-tests or rccl-tests wrote.
     collective
         What the program computes, by the name of a test: times of other tests do not count. None to take all.
 
@@ -227,8 +221,6 @@ class Load:
     ----------
     name, protocol, placements
         Name of its file, and the protocol and the placements of buffers that the file states (in place: True).
-    num_npus, collective
-        Its ranks, and what it computes.
     block, local, link, message
         Shares of the buffer: what the busiest thread block sends and receives, what it adds and copies in its own memory, what
         crosses the busiest link, the largest message.
@@ -254,12 +246,8 @@ class Constants:
 
     Parameters
     ----------
-    launch_us, step_us, extra_us
-        See above.
     threshold_bytes
         Steps of messages of at least so many bytes cost the extra time; None if there is none.
-    overlaps
-        Whether waiting for flags overlaps moving.
     block_gbps, link_gbps
         Decimal GB/s of a thread block, and of a link in one direction.
     """

@@ -99,10 +99,6 @@ class TestTime:
         What it measures; empty where the file does not say.
     shape
         Its ranks; None where the file does not say.
-    placement, size_bytes, time_us
-        The row.
-    source
-        File and line.
     """
 
     __test__ = False  # no test of pytest
@@ -261,8 +257,6 @@ def read_tests(path: Path, text: str, collective: str | None = None, shape: Shap
 
     Parameters
     ----------
-    path, text
-        The file, and its text.
     collective, shape
         What counts where the file does not say it. Without `collective`, the file's name may (`all_reduce_perf.log`).
 

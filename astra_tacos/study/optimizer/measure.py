@@ -56,12 +56,8 @@ class Synthesis:
 
     Parameters
     ----------
-    synthesizers
-        Names of synthesizers; the fastest schedule of all counts.
     options
         Options of each synthesizer. Where the number of chunks is `auto`, a number is used that makes few sends.
-    max_npus
-        Largest group that schedules are synthesized for.
     """
 
     synthesizers: tuple[str, ...] = ("tacos", "themis")
@@ -109,10 +105,6 @@ class Replays(Timer):
 
     Parameters
     ----------
-    run
-        The run.
-    shape
-        The shape of its network.
     backend
         The network model; None for `congestion-aware`: the one without queues charges a message for one dimension only.
     """

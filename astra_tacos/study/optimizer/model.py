@@ -124,8 +124,6 @@ class Demand:
         Size that the workload states: the shard of one NPU for an All-Gather, the whole buffer for the others.
     members
         Number of members' coordinates per dimension, 1 if it is not involved. For a message, 2 if its ends differ there.
-    strides
-        Distance of neighbouring members per dimension.
     """
 
     pattern: str

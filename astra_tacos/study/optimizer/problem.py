@@ -154,8 +154,6 @@ class Problem:
     ----------
     prices
         float64[num_dimensions], dollars of the whole network per GB/s of an NPU; None without a cost model.
-    total
-        Total bandwidth to split, if it is given.
     current
         Split of the network as its file states it; None for LIBRA's networks, which have no bandwidths.
     """
@@ -199,8 +197,6 @@ class Limits:
         Prices of bandwidth; None if nothing asks for the cost.
     total_bandwidth, budget_cost, min_bandwidth
         The sum of all bandwidths in GB/s, the largest cost, and the least bandwidth of a dimension.
-    constraints
-        More of them, as texts.
     """
 
     objective: str = TIME

@@ -105,14 +105,8 @@ def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progr
 
     Parameters
     ----------
-    problem
-        The problem.
     timer
         What refines the split; None to go by bytes over bandwidth alone.
-    steps
-        Most splits to try for that.
-    progress
-        Shows what is being done.
     """
     with progress("solving"):
         solution = problem.solve(problem.model, problem.space)
@@ -213,14 +207,6 @@ def refine(
 
     Parameters
     ----------
-    problem
-        The problem.
-    split
-        The best split by LIBRA's model.
-    timer
-        Measures the times of demands at a split.
-    num_steps
-        Largest number of improvement steps.
     on_step
         Called with the number of steps done, and `num_steps`.
     """

@@ -86,10 +86,6 @@ def parse_constraint(text: str, num_dimensions: int, prices: Sequence[float] | N
 
     Parameters
     ----------
-    text
-        The constraint.
-    num_dimensions
-        Number of dimensions of the network.
     prices
         Dollars of the whole network per GB/s of an NPU in each dimension, for `cost`; None without a cost model.
 

@@ -37,14 +37,8 @@ class Field:
 
     Parameters
     ----------
-    where
-        File and key, for error messages.
-    expressions
-        The expressions in the value; none in a constant.
     value
         Computes the value from the values of names; whole numbers are integers, even as the result of a division.
-    names
-        Names in the expressions, in alphabetical order.
     """
 
     where: Value
@@ -156,8 +150,6 @@ class Part:
 
     Parameters
     ----------
-    names
-        Values of the axes in expressions, by name.
     given
         Keys of `point` that the part sets, with their values after reading.
     """
@@ -212,8 +204,6 @@ def read_axes(document: object, where: Value, read_key: Read, missing: Callable[
     ----------
     document
         The value of `axes` in the sweep file.
-    where
-        The place of that value in the file, for errors.
     read_key
         Reads the value of an axis that is a key of `point`.
     missing
@@ -332,12 +322,8 @@ def list_values(name: str, value: object, where: Value) -> list[tuple[Value, Any
 
     Parameters
     ----------
-    name
-        Name of the axis.
     value
         The value of the axis in the file: a list or a range.
-    where
-        The place of that value, for errors.
 
     Raises
     ------

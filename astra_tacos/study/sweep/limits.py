@@ -170,10 +170,6 @@ def compute_points(points: bytes, conditions: Conditions, run: str) -> tuple[str
 
     Parameters
     ----------
-    points
-        A pickled list of points, as Dask walks through any other value.
-    conditions
-        Conditions that points have to meet.
     run
         Name of the run of a sweep, by which `end_run` stops the computation.
 

@@ -66,8 +66,6 @@ class Conditions:
     ----------
     timeout_s, memory_bytes
         Largest number of seconds for a point, and of bytes of resident memory for its process. None: no limit.
-    with_checks
-        Whether the oracle checks each schedule and the replay confirms its time.
     cache
         Absolute path of a directory of schedules that sweeps share; None for no cache.
     """
@@ -196,8 +194,6 @@ class WorkloadTask:
     ----------
     backend, baseline
         The arguments of `plan` with these names; the backend is resolved.
-    options
-        Options of the searches.
     workload, system, comm_group, remote_memory, directory
         Absolute paths: prefix of the trace files, system file, communicator group file, remote memory file, and the directory
         in which ASTRA-sim is started.
@@ -236,8 +232,6 @@ class Point:
         Number of the point in the sweep, from 0.
     network
         The network as it is built, with its links read and its failed links drawn.
-    task
-        What runs on the network.
     inputs
         Values of `INPUT_COLUMNS` and of the columns of other axes and definitions, by name.
     error

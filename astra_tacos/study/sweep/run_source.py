@@ -132,10 +132,6 @@ class PointNetwork:
 
     Parameters
     ----------
-    config
-        The network as it is built, with its failed links listed.
-    columns
-        Columns of the point's row that describe the network.
     derived
         Values that conditions may use, by name; values that the network does not have are left out.
     error
@@ -169,8 +165,6 @@ class Networks:
             Name of the network in rows; None for the name of the network file or the template.
         failures
             Fraction and seed of failed links; None if no links fail beyond those of the network file.
-        names
-            Values of the axes and definitions at the point.
 
         Raises
         ------
@@ -314,8 +308,6 @@ class RunSource:
         file, and the directory in which ASTRA-sim is started.
     digest
         SHA-256 over the content of all these files and of the traces that the system file names, in hexadecimal.
-    num_ranks
-        Number of trace files.
     """
 
     paths: tuple[str, str, str | None, str | None, str]
@@ -338,8 +330,6 @@ def read_run_source(
     ----------
     places
         Place of each of `RUN_KEYS` in the sweep file, for errors.
-    folder
-        Directory to which relative paths refer.
     workload
         Prefix of the trace files, or the directory of a run, ordinary or compact, which has its files.
     system

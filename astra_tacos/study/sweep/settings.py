@@ -38,8 +38,6 @@ class Setting:
     ----------
     read
         Checks a value of the file, given with its place, and returns the value that is used; raises `ConfigError`.
-    column
-        Column of the row that holds the value.
     defaults
         Default value by kind of points that have the key; `REQUIRED` if the file must give a value.
     """
@@ -100,17 +98,6 @@ def _whole(least: int) -> _Read:
 
 def read_number(value: object, where: object, expected: str, is_fit: Callable[[float], bool] = math.isfinite) -> float:
     """Read a finite number; a number in quotes is accepted, too.
-
-    Parameters
-    ----------
-    value
-        The value in the file.
-    where
-        The place of the value, for errors.
-    expected
-        What an error says was expected.
-    is_fit
-        Whether a finite number is allowed here.
 
     Raises
     ------

@@ -71,11 +71,6 @@ class Store:
 
         Temporary files of killed sweeps are removed, and a table that belongs to another sweep file, too.
 
-        Parameters
-        ----------
-        sweep_file
-            Content of the sweep file, of which the directory keeps a copy.
-
         Raises
         ------
         ConfigError

@@ -56,8 +56,6 @@ class Document:
 
     Parameters
     ----------
-    name, path
-        Name of the sweep, and path of its file.
     point
         The mapping `point`.
     constants, fields
@@ -239,14 +237,8 @@ class Sweep:
 
     Parameters
     ----------
-    name, path
-        Name of the sweep, and path of its file.
     axes
         Columns of the rows that hold the values of the axes, in the order of the file.
-    points
-        Points that meet all conditions.
-    num_combinations
-        Number of points before conditions are applied.
     left_out
         Number of points that each condition leaves out, by its text; the first condition that a point does not meet counts.
     """
@@ -264,8 +256,6 @@ def read_sweep_file(path: str | Path, backend: str | None = None) -> Sweep:
 
     Parameters
     ----------
-    path
-        The sweep file.
     backend
         Name of the backend of all points; with None the file decides, or else it is `congestion-aware`.
 

@@ -83,10 +83,6 @@ def write_table(
 
     Parameters
     ----------
-    path
-        File to write.
-    name, axes
-        Name of the sweep, and columns of its axes.
     columns
         Columns with their types, as `table_columns` returns them.
     rows
@@ -121,11 +117,6 @@ def write_results(asked: Sweep, results: Iterable[tuple[Point, Outcome]], direct
 
 def read_sweep(directory: Path) -> SweepColumns:
     """Read the table of a sweep.
-
-    Parameters
-    ----------
-    directory
-        The directory of the sweep, or the path of the table itself.
 
     Raises
     ------
@@ -164,10 +155,6 @@ def summarize(rows: Sequence[dict[str, Any]], num_points: int, axes: Sequence[st
 
     Parameters
     ----------
-    rows
-        Rows of the points whose outcome is known, in order.
-    num_points
-        Number of all points.
     axes
         Columns of the axes; the best points are listed with those in which rows differ.
     """

@@ -49,12 +49,8 @@ class Layout:
 
     Parameters
     ----------
-    ndim
-        Number of dimensions.
     written
         Whether the kernel writes it; all others are handed over read-only.
-    record
-        The entries' type, if they are records.
     """
 
     ndim: int = 1
@@ -101,13 +97,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 class Kernel:
-    """A compiled function.
-
-    Parameters
-    ----------
-    function
-        The loop, with annotations as in this module's docstring.
-    """
+    """A compiled function."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.__doc__ = function.__doc__

@@ -65,8 +65,6 @@ def compile_kernels(
 
     Parameters
     ----------
-    kernels
-        Kernels to compile.
     report
         Called with how many of them are done, and how many there are.
     processes

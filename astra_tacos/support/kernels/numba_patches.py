@@ -198,15 +198,7 @@ class _LentArray(types.Array):
 
 
 class _Table(types.Type):
-    """A named tuple of arrays and scalars.
-
-    Parameters
-    ----------
-    name
-        Name of the named tuple.
-    fields
-        Its fields' names and types.
-    """
+    """A named tuple of arrays and scalars."""
 
     def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
         self.fields = fields

@@ -140,12 +140,6 @@ def pack_branchings(topology: Topology, timing: Timing, root: int, most: int) ->
 
     Parameters
     ----------
-    topology
-        The network.
-    timing
-        Delays of chunks on the links of the network.
-    root
-        An NPU.
     most
         Trees at most.
 
@@ -217,14 +211,8 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
 
     Parameters
     ----------
-    topology
-        The network.
     name, size_bytes
         Of the collective, as `COLLECTIVES` takes them.
-    link_model
-        How long a chunk holds a link.
-    max_sends
-        Of the schedule.
 
     Raises
     ------
@@ -272,12 +260,6 @@ def branchings(topology: Topology, collective: Collective, timing: Timing, seed:
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize, one with a root.
-    timing
-        Delays of chunks on the links of the network.
     seed
         Recorded in the schedule; this algorithm makes no random choices.
 

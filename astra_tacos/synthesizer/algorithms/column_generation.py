@@ -86,19 +86,7 @@ def _orbits(topology: Topology, collective: Collective) -> int:
 
 
 def column_generation(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Choose trees or paths by a linear programme and schedule the sends of chunks along them.
-
-    Parameters
-    ----------
-    topology
-        The network, one with forwarding devices.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Of ties between trees; the same arguments give the same schedule.
-    """
+    """Choose trees or paths by a linear programme and schedule the sends of chunks along them."""
     if not collective.reduces:
         return _spread(topology, collective, timing, seed)
     made = []
@@ -157,10 +145,6 @@ def along_shares(
 
     Parameters
     ----------
-    topology, collective, timing
-        The network, the collective and its delays.
-    name, seed
-        Of the synthesizer.
     with_devices, cut
         As `best_shares` takes them.
     """
@@ -172,19 +156,7 @@ def along_shares(
 def schedule_columns(
     topology: Topology, collective: Collective, timing: Timing, solution: Solution, demands: Demands, name: str, seed: int
 ) -> Schedule:
-    """The schedule of whole chunks along the columns of a solution.
-
-    Parameters
-    ----------
-    topology, collective, timing
-        The network, the collective and its delays.
-    solution
-        Of a collective of the same kind, of any size.
-    demands
-        Those of the collective.
-    name, seed
-        Of the synthesizer.
-    """
+    """The schedule of whole chunks along the columns of a solution."""
     solution = solution.scaled(float(demands.total / solution.total))
     column_of = choose_columns(solution, demands, collective)
     if topology.has_switches and not timing.is_blocking:
@@ -206,10 +178,6 @@ def best_shares(
 
     Parameters
     ----------
-    topology, collective
-        The network, and a collective of the same kind.
-    seed
-        Of ties between trees.
     with_devices
         Whether trees may branch at reducing devices and servers, or at servers only; None for NPUs that are members.
     cut

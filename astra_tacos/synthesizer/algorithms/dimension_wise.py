@@ -31,12 +31,8 @@ def dimension_wise(topology: Topology, collective: Collective, timing: Timing, s
 
     Parameters
     ----------
-    topology
-        The network.
     collective
         The collective to synthesize. An All-Reduce is cut into another number of chunks.
-    timing
-        Its link model and reduce bandwidth.
     seed
         Recorded in the schedule; this algorithm makes no random choices.
 

@@ -50,19 +50,7 @@ def refuse_without_devices(topology: Topology, collective: Collective) -> str | 
 
 
 def in_network(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Choose trees over reducing devices and between NPUs by a linear programme, and schedule the sends of chunks along them.
-
-    Parameters
-    ----------
-    topology
-        The network, one with reducing devices.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Of ties between trees; the same arguments give the same schedule.
-    """
+    """Choose trees over reducing devices and between NPUs by a linear programme, and schedule the sends of chunks along them."""
     smallest, members = 1 << 20, collective.member_npus.tolist()
     cut = smallest * len(members), 1
     if any(device.window_bytes is not None for device in topology.reducing):
@@ -79,14 +67,8 @@ def advise_for_devices(topology: Topology, name: str, size_bytes: int, link_mode
 
     Parameters
     ----------
-    topology
-        The network, one with reducing devices.
     name, size_bytes
         Of the collective, as `COLLECTIVES` takes them.
-    link_model
-        How long a chunk holds a link.
-    max_sends
-        Of the schedule.
     """
     count = advise_for_trips(topology, name, size_bytes, link_model, max_sends)
     windows = [device.window_bytes for device in topology.reducing if device.window_bytes is not None]
@@ -119,17 +101,5 @@ def _all_reach_all(topology: Topology) -> bool:
 
 
 def parameter_server(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Deal chunks to servers and members by a linear programme, and schedule the sends.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize, of some NPUs; the others serve.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Of ties between trees; the same arguments give the same schedule.
-    """
+    """Deal chunks to servers and members by a linear programme, and schedule the sends."""
     return along_shares(topology, collective, timing, "parameter-server", seed, with_devices=False)

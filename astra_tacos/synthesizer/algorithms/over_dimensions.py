@@ -27,12 +27,6 @@ def hierarchical(topology: Topology, collective: Collective, timing: Timing, see
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
     seed
         Recorded in the schedule; this algorithm makes no random choices.
     """
@@ -45,12 +39,6 @@ def themis(topology: Topology, collective: Collective, timing: Timing, seed: int
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
     seed
         Recorded in the schedule; this algorithm makes no random choices.
     """

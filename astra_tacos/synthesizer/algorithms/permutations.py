@@ -105,8 +105,6 @@ class Nodes:
 
     Parameters
     ----------
-    size
-        Number of NPUs in each node.
     within
         int64[num_npus, size], the channel from each NPU to each place of its node, -1 to itself.
     across
@@ -150,8 +148,6 @@ class Plan:
 
     Parameters
     ----------
-    stages
-        The permutations of nodes.
     src, dst
         int32[num_chunks], the NPUs that have and need each.
     rail
@@ -177,8 +173,6 @@ def plan_exchange(part_bytes: Ints, node_size: int) -> Plan:
     ----------
     part_bytes
         int64[num_npus, num_npus], bytes from each NPU to each; some are not for the NPU itself.
-    node_size
-        NPUs of a node.
     """
     from astra_tacos.synthesizer.algorithms._permutation_kernels import Pieces, lay_pieces
 
@@ -212,12 +206,6 @@ def permutations(topology: Topology, collective: Collective, timing: Timing, see
 
     Parameters
     ----------
-    topology
-        The network, with nodes and rails.
-    collective
-        The collective, whose parts have sizes of their own.
-    timing
-        The link model.
     seed
         Recorded in the schedule; this algorithm makes no random choices.
 

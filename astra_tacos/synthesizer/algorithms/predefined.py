@@ -152,12 +152,6 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
     seed
         Recorded in the schedule; this algorithm makes no random choices.
     """

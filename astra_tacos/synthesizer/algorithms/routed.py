@@ -44,10 +44,6 @@ def find_routes(
 
     Parameters
     ----------
-    topology, collective, timing
-        What to route, and over what.
-    seed
-        In which order chunks choose.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
 
@@ -68,8 +64,6 @@ def send_graph_along_route(topology: Topology, collective: Collective, timing: T
 
     Parameters
     ----------
-    topology, collective, timing
-        What the route is of.
     route
         One that `find_routes` finds.
     """
@@ -167,17 +161,6 @@ _FEW_SENDS = 100_000
 
 def routed(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """Find a path or tree for every chunk and schedule their sends.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        In which order chunks choose; the same arguments give the same schedule.
 
     Raises
     ------

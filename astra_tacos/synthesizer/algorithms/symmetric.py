@@ -20,10 +20,6 @@ def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: 
     ----------
     topology
         The network, for which `refuse_asymmetric` has no reason.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
     seed
         Has no influence.
 

@@ -24,17 +24,6 @@ from astra_tacos.synthesizer.matching.matching import match_all_gather
 def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
     """One random matching of a collective.
 
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Breaks ties; the same arguments give the same schedule.
-
     Raises
     ------
     SynthesisError

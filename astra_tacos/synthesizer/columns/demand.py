@@ -25,8 +25,6 @@ def cheapest_arborescence(cost: Floats, root: int) -> Ints:
     ----------
     cost
         float64[n, n], of the edge from each node to each other; infinite where there is none. The diagonal does not count.
-    root
-        A node from which all others can be reached.
     """
     cost = cost.copy()
     np.fill_diagonal(cost, np.inf)
@@ -117,10 +115,6 @@ class Demands:
 
     Parameters
     ----------
-    topology, collective
-        The fabric, and a collective on it.
-    seed
-        Of ties between trees.
     with_devices
         Whether trees may also branch at reducing devices and servers, and be rooted there, or (False) at servers only; None for
         members only. With others rotations do not count.

@@ -46,10 +46,6 @@ def steiner_tree(paths: NearestPaths, root: int, terminals: Ints) -> dict[int, i
 
     Parameters
     ----------
-    paths
-        Cheapest paths between holders.
-    root
-        A holder.
     terminals
         int64[m], holders that the tree has to reach.
     """
@@ -83,10 +79,6 @@ class DeviceTrees:
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective, whose chunks have to fit windows.
     with_devices
         Whether devices add, or only servers.
     """
@@ -127,12 +119,6 @@ class DeviceTrees:
         ----------
         price
             float64[num_links + num_windows].
-        number
-            Of the demand.
-        roots
-            Members, reducing devices and servers.
-        phases
-            Whether data is added, for each phase.
         """
         routes = self._finder.find(price[: self._topology.num_links])
         up = routes.cost.copy()

@@ -170,15 +170,6 @@ def _master(columns: list[Column], demands: Demands) -> tuple[Floats, float, Flo
 def server_stars(topology: Topology, collective: Collective, servers: Sequence[int]) -> Solution:
     """An All-Reduce in which each of some NPUs serves as much as every other: members themselves, or others.
 
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        An All-Reduce.
-    servers
-        NPUs.
-
     Raises
     ------
     ConfigError

@@ -63,13 +63,9 @@ class RouteFinder:
 
     Parameters
     ----------
-    topology
-        The network.
     group
         Rotations that leave prices as they are, by default the identity: routes are found from the first NPU of each orbit. Only
         where the ends are the NPUs.
-    through_npus
-        Whether routes may pass NPUs on the way.
     ends
         int64[num_ends], the devices between which routes lead, which no route passes: by default the NPUs.
     """
@@ -130,10 +126,6 @@ class Column:
 
     Parameters
     ----------
-    demand
-        The demand that it serves.
-    trips
-        In an order in which each comes after those it waits for.
     rows, load
         int64[n] and float64[n]: the rows of the programme that it uses, see `Demands`: orbits of links, and how often each link
         of these is used per byte of a demand; then windows, and the time that a byte takes of each, in ns.

@@ -44,10 +44,6 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
     ----------
     solution
         The columns, and the bytes along each.
-    demands
-        The demands, which say which chunks are whose.
-    collective
-        The collective.
     """
     of_demand, rate = np.array([column.demand for column in solution.columns]), demands.rate * demands.copies
     seen = demands.target_in(collective)
@@ -102,12 +98,8 @@ def make_sends(
 
     Parameters
     ----------
-    topology, collective, timing
-        The network, the collective, and the delays of its chunks.
     demands
         What is asked of the network, or of one with the same links.
-    solution
-        The columns.
     column_of
         int64[num_chunks], the column of each chunk.
     """

@@ -41,13 +41,6 @@ def least_ns(topology: Topology, size_bytes: int) -> float:
     """A time that no plan beats on a network of dimensions, in which all NPUs receive equally fast; 0 on others.
 
     What a level exchanges comes in over the links of its dimension. With all NPUs as one group, it comes in over all links.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    size_bytes
-        Of the buffer.
     """
     if not topology.dimensions or np.any(topology.link_dimension < 0):
         return 0.0
@@ -70,8 +63,6 @@ def _slowest_level_ns(plan: Plan, size_bytes: int, rate: list[float]) -> float:
 
     Parameters
     ----------
-    plan, size_bytes
-        What is exchanged.
     rate
         By level, bytes per ns into all NPUs.
     """
@@ -112,8 +103,6 @@ def promising_mixes(
     ----------
     topology, collective, timing
         What to synthesize; the network has dimensions, the collective gathers, reduces or is an All-to-All, and keeps its chunks.
-    synthesizer, seed
-        What the schedule records.
     """
     levels = dimension_levels(topology)
     numbers = list(range(len(levels)))
@@ -149,16 +138,8 @@ def promising_plans(
 
     Parameters
     ----------
-    topology
-        The network.
     crossed
         The network whose links chunks are large enough for: the same, or a fabric that it stands for.
-    size_bytes
-        Of the buffer.
-    timing
-        The link model and reduce bandwidth.
-    synthesizer, seed
-        What the schedule records.
 
     Raises
     ------

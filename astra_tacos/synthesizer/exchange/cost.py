@@ -37,8 +37,6 @@ class StageCost:
         Sends of the longest chain, if others pass while one of them is on its way; 0 if steps follow one another.
     through_ns
         Of that chain: ns per byte of a piece for passing switches, which get a message as a whole before they send it on.
-    shares_ports
-        Whether one link carries all that a position sends.
     """
 
     latency_ns: float
@@ -155,17 +153,7 @@ def _doubling_sends(size: int) -> Ints:
 
 
 def list_plans(levels: tuple[Level, ...], least_bytes: int, size_bytes: int) -> Iterator[Plan]:
-    """Plans of levels: every mix of forms, both orders and some pieces, whose chunks have at least so many bytes.
-
-    Parameters
-    ----------
-    levels
-        The levels.
-    least_bytes
-        Of a chunk.
-    size_bytes
-        Of the buffer.
-    """
+    """Plans of levels: every mix of forms, both orders and some pieces, whose chunks have at least so many bytes."""
     most = max(1, size_bytes // least_bytes)
     numbers = tuple(range(len(levels)))
     seen = set()

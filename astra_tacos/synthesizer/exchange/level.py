@@ -35,8 +35,6 @@ class Level:
     ways
         Out-trees over positions: int32[variants, size, 3, size - 1] each, source, destination and step of the sends that
         spread a value from each position to all others.
-    middle
-        A position in the middle, near to all others.
     """
 
     groups: Ints
@@ -106,8 +104,6 @@ def over_channels(topology: Topology, weight_ns: Ints, sends: Ints) -> tuple[Int
 
     Parameters
     ----------
-    topology
-        The network.
     weight_ns
         int64[num_channels], the delay of each channel, for shortest paths.
     sends

@@ -46,15 +46,9 @@ class Plan:
 
     Parameters
     ----------
-    levels
-        The levels.
-    forms
-        The form of each.
     order
         Numbers of levels: scattering goes in this order and gathering in the reverse one; those that exchange whole chunks do it
         in between.
-    pieces
-        Into how many parts the data of every message is cut.
     """
 
     levels: tuple[Level, ...]
@@ -98,15 +92,6 @@ def send_graph_of(plan: Plan, topology: Topology, timing: Timing) -> SendGraph:
     """The sends of a plan, as messages: what goes to one NPU in one step.
 
     Where links are free while a message is on its way, chunks of different owners over shortest routes go one by one.
-
-    Parameters
-    ----------
-    plan
-        The plan.
-    topology
-        The network.
-    timing
-        Delays of the plan's chunks.
     """
     num_chunks, num_npus = plan.num_chunks, topology.num_npus
     values = Values(num_npus, num_chunks)

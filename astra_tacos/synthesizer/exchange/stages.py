@@ -76,12 +76,8 @@ class Progress:
     ----------
     held
         int64[num_npus, num_chunks], the value that each NPU holds of each chunk and goes on with; `NOTHING` where another does.
-    values
-        The values so far.
     sends
         int64[..., 4] each: values, their sources and destinations, and steps.
-    step
-        The next step.
     """
 
     held: Ints
@@ -102,12 +98,8 @@ def one_shot(progress: Progress, level: Level, trees: Spreads, chunks: Ints) -> 
 
     Parameters
     ----------
-    progress, level
-        What is held, and the groups.
     trees
         The way in which values spread (see `Level`).
-    chunks
-        Chunks that take this stage.
     """
     members, chunk = _pairs(progress, level, chunks)
     parts = progress.held[members, chunk[:, None]]

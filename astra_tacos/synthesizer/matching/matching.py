@@ -35,16 +35,8 @@ def match_all_gather(
 
     Parameters
     ----------
-    topology
-        The network.
     collective
         The collective; only its chunks and where they are at first matter.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        Seed of random choices.
-    reverse
-        Whether to match on the transposed network.
     after
         If given, a schedule that comes first. A link is free after the last send over it there. A chunk is ready after the
         last `done_ns` of its sends there.

@@ -76,16 +76,8 @@ def send_graph_over_dimensions(
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
     orders
         int8[num_chunks, num_dimensions].
-    ways
-        How chunks move within a dimension.
     """
     if collective.is_personalised:
         spread = _turn_by_turn(topology, collective, orders, np.array(ways.bit_by_bit))

@@ -28,8 +28,6 @@ def link_occupancy(timing: Timing, link: Ints32, down: Ints32, *, by_size: bool 
 
     Parameters
     ----------
-    timing
-        Delays of chunks on the links of the network.
     link, down
         int32[num_channels], the first and the second link of each channel.
     by_size
@@ -72,18 +70,6 @@ def dispatch(
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    sends
-        The sends with their priorities.
-    synthesizer
-        Name of the synthesizer, which the schedule records.
-    seed
-        Seed of the synthesizer, which the schedule records.
     busy_share
         A switch with a link that is busy for at least this share of what the busiest link of all is, pairs its links by how
         many sends they have left: of the sends that could start, the one with the most left on either link goes first, and

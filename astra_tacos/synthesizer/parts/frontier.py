@@ -71,8 +71,6 @@ class Task:
 
     Parameters
     ----------
-    lanes
-        The network.
     collective, root
         Key of `COLLECTIVES`, but All-Reduce, and the root of a rooted one.
     time_limit_s
@@ -143,8 +141,6 @@ def frontier(task: Task, most_chunks: int, most_steps: int) -> Iterator[Point]:
 
     Parameters
     ----------
-    task
-        The network and the collective.
     most_chunks, most_steps
         What is tried at most.
     """
@@ -199,8 +195,6 @@ class Algorithm:
 
     Parameters
     ----------
-    collective, root
-        What it computes.
     points
         Its phases; that of a reduction has its sends on the reversed links.
     """
@@ -253,13 +247,6 @@ class Algorithm:
     ) -> Schedule:
         """Its schedule: links take the sends in the order of the steps, each as early as possible.
 
-        Parameters
-        ----------
-        topology, size_bytes
-            The network, and the size of the collective.
-        link_model, reduce_bandwidth_gbps
-            Of its timing.
-
         Raises
         ------
         ConfigError, SynthesisError
@@ -306,8 +293,6 @@ def crossovers(algorithms: list[Algorithm], lanes: Lanes) -> list[float]:
     ----------
     algorithms
         By ascending steps and descending rounds per byte.
-    lanes
-        The links.
     """
     sizes = [0.0]
     for one, two in pairwise(algorithms):

@@ -62,17 +62,6 @@ def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timi
     """The reducing schedule on a network that mirrors a spreading one on its mirror image: sends reversed, last ones first.
 
     With the same link model both take the same time, except for queueing at switches; times are settled anew.
-
-    Parameters
-    ----------
-    schedule
-        A schedule on the mirror image.
-    image
-        The mirror image.
-    topology
-        The network.
-    timing
-        Delays of chunks on the links of the network.
     """
     order = np.lexsort((np.arange(schedule.num_sends), -schedule.done_ns))
     chunk, channel = schedule.chunk[order], image.channel[schedule.channel[order]]

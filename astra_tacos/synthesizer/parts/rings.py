@@ -73,12 +73,6 @@ def _paths(order: Ints, start: int, count: int, is_free: bool) -> Ints:
     ----------
     order
         int64[size], a tour of the dimension.
-    start
-        Where on the tour the first path begins.
-    count
-        Number of places.
-    is_free
-        Whether members may follow one another in any order.
     """
     size = len(order)
     forth = (start + np.arange(size)) % size

@@ -37,14 +37,10 @@ class Lanes:
 
     Parameters
     ----------
-    num_npus
-        Number of NPUs.
     src, dst
         int64[num_channels], the ends of each channel of the topology.
     lanes
         int64[num_channels], chunks that it passes in a round.
-    latency_ns, lane_gibps
-        The latency of every link, and the bandwidth of the slowest one.
     """
 
     num_npus: int
@@ -162,10 +158,6 @@ def sends_of_instance(
 
     Parameters
     ----------
-    lanes, demands
-        The links and the chunks.
-    steps, rounds
-        How many of each.
     time_limit_s
         Seconds after which the solver gives up; None for no limit.
 

@@ -83,13 +83,6 @@ def find_slots(topology: Topology, collective: Collective, timing: Timing, sends
     """The slots that each message helps to fill (CSR), and the slots.
 
     A slot is a joint prerequisite of messages: an item that arrives at an NPU, copied or reduced, or a sum made there.
-
-    Parameters
-    ----------
-    topology, collective, timing
-        What the sends refer to.
-    sends
-        Sends in messages, in any order.
     """
     from astra_tacos.synthesizer.parts._dispatch_kernels import Slots
 

@@ -47,14 +47,8 @@ def measure(topology: Topology, timing: Timing, channel: Ints32, inward: bool) -
 
     Parameters
     ----------
-    topology
-        The network.
-    timing
-        Delays of chunks on the links of the network.
     channel
         int32[num_trees, num_npus], the channel that joins each NPU to the tree, -1 for the root.
-    inward
-        Whether trees lead into their roots.
     """
     channel_ns = timing.channel_delay_ns[:, -1] + (timing.reduction_ns[-1] if inward else 0)
     away_ns, ahead_ns = lengths(channel, topology.channel_dst if inward else topology.channel_src, channel_ns)
@@ -90,8 +84,6 @@ class Packing:
         int64[num_trees], of the trees of every kind.
     channel
         int32[num_kinds, num_trees, num_npus], the channel that joins each NPU to the tree, from its root's side; -1 for the root.
-    branches
-        How long the trees of each kind are.
     link_ns
         float64[num_links], how long each link is busy with all chunks.
     tree_of
@@ -159,10 +151,6 @@ def send_graph_along_trees(collective: Collective, packing: Packing, stagger: fl
 
     Parameters
     ----------
-    collective
-        The collective to synthesize.
-    packing
-        The trees.
     stagger
         Share of the busiest link's time over which chunks that share roots are due; 1 for one after another.
     """

@@ -88,14 +88,6 @@ def find_paths(topology: Topology, collective: Collective, timing: Timing, seed:
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    seed
-        In which order chunks choose.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
 
@@ -159,8 +151,6 @@ def send_graph_along_paths(topology: Topology, collective: Collective, timing: T
 
     Parameters
     ----------
-    topology, collective, timing
-        What the paths are of.
     paths
         As `find_paths` finds them.
     """

@@ -49,17 +49,6 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
     Where there is no channel, a send takes the fastest path through other NPUs, which keep the chunks that they relay. A send is
     left out if it would bring a chunk to an NPU for the second time, or if it is not on the path of a personalised chunk. What
     crosses a channel in one step is one message for each of the pieces that the data of an NPU is cut into.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
-    spread_out
-        The logical sends that spread chunks from their owners.
     """
     if collective.is_personalised:
         spread = spread_out(False)

@@ -72,18 +72,10 @@ def grow_trees(
 
     Parameters
     ----------
-    topology
-        The network.
-    collective
-        The collective to synthesize.
-    timing
-        Delays of chunks on the links of the network.
     seed
         In which order chunks choose, and which roots are first; and if the collective has a root, how much delays count.
     others_ns
         float64[num_links], for how long others hold each link; they are counted in the result.
-    free_roots
-        Whether chunks of an All-Reduce may choose other roots than central members.
 
     Raises
     ------

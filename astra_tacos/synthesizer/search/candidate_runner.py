@@ -63,8 +63,6 @@ class CandidateRunner:
 
     Parameters
     ----------
-    leaderboard
-        Where results are entered.
     budget
         Sends that may be examined. The first candidate is made whatever it takes.
     is_limit
@@ -75,8 +73,6 @@ class CandidateRunner:
         Threads; so many schedules, and two more, are in memory beside the best.
     deadline
         Value of `time.monotonic` from which on none but the first candidate is started.
-    refusals
-        Filled in: synthesizers that failed under a link model, and why.
     work
         Filled in: sends examined, as counted, or as estimated where a synthesizer counts none.
     correction

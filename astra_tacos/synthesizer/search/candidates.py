@@ -40,14 +40,8 @@ class Cut:
 
     Parameters
     ----------
-    collective, timing
-        The chunks and their delays.
-    bound_ns
-        No algorithm is faster, whatever its chunks.
     chunked_bound
         Tells the ns below which no algorithm is whose sends carry one of these chunks each. Few cuts are asked for it.
-    is_smallest
-        Whether there is none with fewer chunks.
     is_fixed
         Whether it is the only one.
     refusal
@@ -70,8 +64,6 @@ class TimedSchedule:
 
     Parameters
     ----------
-    schedule, exact_ns
-        The schedule and this time.
     is_truncated
         Whether truncation to whole nanoseconds makes ASTRA-sim's time more than 0.5% shorter.
     busiest_ns
@@ -99,12 +91,6 @@ class Candidate:
     ----------
     trial
         0 for the first seed of a synthesizer and cut, 1 for the next, and so on.
-    work
-        An estimate of how many sends it examines.
-    is_advised
-        Whether this number of chunks is the one that its synthesizer advises.
-    by_chunk
-        Whether its synthesizer's sends carry one chunk each.
     least_ns
         A time that its synthesizer cannot beat, 0 if it does not tell.
     """
@@ -151,14 +137,8 @@ def list_candidates(
 
     Parameters
     ----------
-    topology
-        The network.
-    cuts
-        Versions of the collective with different numbers of chunks.
     synthesizers
         The number of chunks per NPU that each advises, 0 if it has nothing to say.
-    options
-        Trials, seed and effort of the search.
 
     Returns
     -------

@@ -49,10 +49,6 @@ class Leaderboard:
 
     Parameters
     ----------
-    most_chunks
-        Largest number of chunks per NPU in the work list.
-    effort
-        How little a candidate may promise to be tried.
     handicaps
         By link model, what its times are multiplied by before they are compared; 1 where nothing is said.
     rival_ns

@@ -189,8 +189,6 @@ def _all_candidates(
     ----------
     topology, collective, options
         As for `search`.
-    models, names
-        The link models and the synthesizers to try.
     """
     candidates: list[Candidate] = []
     refusals: dict[str, str] = {}

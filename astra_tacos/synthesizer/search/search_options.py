@@ -44,8 +44,6 @@ class Effort:
     gain
         A synthesizer gets no more chunks if its last two increases of their number left its time above this share of its best
         time before.
-    trials_work
-        Sends that the seeds of one random synthesizer examine together.
     more_gains
         More chunks are expected to gain so many times what the last two increases of their number gained, at most.
     steady_load
@@ -243,15 +241,7 @@ _WORTH_QUEUES = 1.005
 
 
 def link_models_of(topology: Topology, options: SearchOptions) -> tuple[tuple[LinkModel, ...], str]:
-    """The link models of a search, whose schedules are compared, and why in words, "" where the options name them.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    options
-        What is asked of the search.
-    """
+    """The link models of a search, whose schedules are compared, and why in words, "" where the options name them."""
     if options.link_model == FASTEST:
         return LINK_MODELS, ""
     if options.link_model != "auto":
@@ -265,13 +255,6 @@ def models_for(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple
 
     A send that holds its links for its latency, too, keeps others from using them: links allow that, and stock ASTRA-sim does,
     also for its own algorithms. So schedules of both models are made and compared by the time that their links need.
-
-    Parameters
-    ----------
-    topology
-        The network.
-    model, reason
-        What was chosen, and why.
     """
     if model == "blocking":
         return LINK_MODELS, _HELD_REASON if can_replay_blocking(topology) else FASTEST_REASON
@@ -279,11 +262,5 @@ def models_for(topology: Topology, model: LinkModel, reason: str) -> tuple[tuple
 
 
 def handicaps(topology: Topology, models: tuple[LinkModel, ...]) -> dict[LinkModel, float]:
-    """What the times of a link model are multiplied by in a search over several: times that stock ASTRA-sim prints are preferred.
-
-    Parameters
-    ----------
-    topology, models
-        The network, and the link models of the search.
-    """
+    """Factors of the times of link models in a search over several: times that stock ASTRA-sim prints are preferred."""
     return {"pipelined": _WORTH_QUEUES} if len(models) > 1 and can_replay_blocking(topology) else {}

@@ -64,8 +64,6 @@ def fastest_symmetric(tasks: Sequence[SymmetricTask], max_sends: int | None, cho
 
     Parameters
     ----------
-    tasks
-        What to synthesize, one of these.
     max_sends
         As `best_symmetric` takes it.
     chooses_chunks

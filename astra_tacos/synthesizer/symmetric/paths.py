@@ -39,11 +39,6 @@ def along_paths(task: SymmetricTask) -> Trees:
     each dimension it is as short as possible. Where several paths are, those are taken by turns that together load classes
     equally.
 
-    Parameters
-    ----------
-    task
-        Network and chunks.
-
     Raises
     ------
     SynthesisError

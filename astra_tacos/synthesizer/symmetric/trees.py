@@ -66,13 +66,6 @@ def grow(task: SymmetricTask, gap_ns: int = 0) -> Trees:
     there are few chunks. Where classes differ in speed, nothing is sent that would arrive after the time of the port bound, or a
     little later, as long as something else can be.
 
-    Parameters
-    ----------
-    task
-        Network, collective and chunks.
-    gap_ns
-        How long after its arrival a chunk can be sent on.
-
     Raises
     ------
     SynthesisError

@@ -45,12 +45,6 @@ class Node:
     ----------
     kind, label, data, ctrl
         Kind, name, and ids of the nodes it depends on, for every node.
-    cost
-        Cost of a compute node.
-    size_bytes
-        Size of a message, or of a rank's input to a collective.
-    comm_type, group
-        Pattern and kind of group of a collective.
     hop, message
         For a message: +1 for the next stage, -1 for the previous one; and its number among all messages of a lane.
     """
@@ -73,10 +67,6 @@ class Program:
 
     Parameters
     ----------
-    parallelism
-        Parallelism of the training.
-    nodes
-        The nodes so far.
     prefix
         Begin of the names of the nodes that are added; with several training steps, `step0_` and so on.
     updated
@@ -110,10 +100,6 @@ class Program:
 
         Parameters
         ----------
-        total
-            A name that all micro-batches have for these parameters.
-        label, cost
-            As of any node.
         *data
             Ids of the nodes whose results it reads, beside the sum so far.
 
@@ -154,18 +140,10 @@ class Program:
 
         Parameters
         ----------
-        kind
-            COMM_SEND or COMM_RECV.
-        label
-            Label of the node.
         hop
             Number of stages forward to the other end, negative if backward.
         message
             Number of the message, which sender and receiver share.
-        size_bytes
-            Size of the message.
-        *data
-            Ids of the nodes whose results are sent.
         """
         before = self._latest_communication if kind == NodeType.COMM_SEND else None
         added = self._add(kind, label, data, before, size_bytes=size_bytes, hop=hop, message=message)
@@ -195,8 +173,6 @@ class StageColumns:
 
     Parameters
     ----------
-    table
-        The nodes that all ranks have in common.
     group_kind, hop, message
         int64[num_nodes], kind of a collective's group, and of a message the distance in stages to its other end and its number.
     """
@@ -216,18 +192,10 @@ class StageColumns:
 
         Parameters
         ----------
-        rank
-            The rank, numbered by the order of axes.
         npu
             int64[num_ranks], where each rank is: its number in the files.
-        groups
-            Communicator groups of the run.
         stage_stride
             Difference between the numbers of the rank and of its counterpart in the previous stage.
-        lane
-            Number of the rank in its stage.
-        num_lanes
-            Number of ranks of a stage.
         """
         table, peer = self.table, npu[rank + self.hop * stage_stride]
         sends = table.kind == NodeType.COMM_SEND
@@ -250,8 +218,6 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
 
     Parameters
     ----------
-    nodes
-        Nodes of the stage, in program order.
     device
         The device. If it writes durations, compute nodes have a duration, else operations and bytes.
     """

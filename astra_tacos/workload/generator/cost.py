@@ -68,14 +68,8 @@ def _block(rows: int, tensors: tuple[int, ...], used: int, moved: int, dtype_byt
 
     Parameters
     ----------
-    rows, used
-        Number of rows, and of weights that each row is multiplied with.
     tensors
         Numbers of weights of its tensors on the rank, all of which are read.
-    moved
-        Number of activations that are read and written.
-    dtype_bytes
-        Bytes per value.
     more_ops
         Number of operations without weights in the forward pass.
     """
@@ -105,19 +99,7 @@ def mlp(model: Transformer, tokens: int, tp: int) -> Block:
 
 
 def experts(model: Transformer, tokens: int, tp: int, ep: int) -> Block:
-    """The experts on a rank. Routing is assumed to be balanced: each rank of the expert group gets as many tokens as it sends.
-
-    Parameters
-    ----------
-    model
-        The transformer.
-    tokens
-        Number of tokens of a rank in a micro-batch.
-    tp
-        Size of a tensor-parallel group.
-    ep
-        Size of an expert group.
-    """
+    """The experts on a rank. Routing is assumed to be balanced: each rank of the expert group gets as many tokens as it sends."""
     rows = tokens * model.top_k
     used = model.mlp_weights // tp
     tensors = model.experts // ep * _mlp_tensors(model, used)

@@ -83,31 +83,13 @@ class Gradients:
 
         Parameters
         ----------
-        owner
-            What the parameters belong to, for labels and updates.
-        group
-            The copies of the model over which gradients are reduced.
-        weights
-            Number of parameters.
         count
             Number of buckets; 0 for as many as the step asks for.
         """
         return Buckets(self, owner, group, weights, 0 if self._step.bucket_bytes else count or self._step.buckets)
 
     def add_tensor(self, owner: str, group: GroupKind, weights: int, source: int) -> None:
-        """Add the gradient of a tensor to the open bucket, and reduce this bucket if it has become large enough.
-
-        Parameters
-        ----------
-        owner
-            What the tensor belongs to.
-        group
-            The copies of the model over which gradients are reduced.
-        weights
-            Number of parameters.
-        source
-            Id of the node that computed the gradient.
-        """
+        """Add the gradient of a tensor to the open bucket, and reduce this bucket if it has become large enough."""
         bucket = self._open.setdefault(group, _Open())
         bucket.weights += weights
         bucket.sources.append(source)
@@ -123,21 +105,7 @@ class Gradients:
         self._open[group] = _Open(bucket.number + 1)
 
     def reduce(self, label: Label, group: GroupKind, weights: int, sources: list[int], owners: Iterable[str]) -> None:
-        """Add the reduction over a group of gradients that `sources` computed, padded to shards of equal size.
-
-        Parameters
-        ----------
-        label
-            Label of the node.
-        group
-            The copies of the model over which gradients are reduced.
-        weights
-            Number of parameters.
-        sources
-            Ids of the nodes that computed the gradients.
-        owners
-            What the parameters belong to.
-        """
+        """Add the reduction over a group of gradients that `sources` computed, padded to shards of equal size."""
         size = self._step.parallelism.group_size(group)
         nodes = tuple(sources)
         if size > 1:

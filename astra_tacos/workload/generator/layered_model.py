@@ -240,14 +240,8 @@ def _convolution(
 
     Parameters
     ----------
-    name
-        Name of the layer.
-    channels, filters
-        Number of channels of its input, and of its output.
     kernel, stride
         Width of the kernel, and distance of two pixels of the output in the input.
-    out_size
-        Width and height of the output.
     more
         Numbers of parameters of further tensors: a bias, or scales and shifts of the batch normalization behind it.
     """
@@ -258,19 +252,7 @@ def _convolution(
 
 
 def _linear(name: str, inputs: int, outputs: int, rows: int = 1, *, more: tuple[int, ...] = ()) -> ModelLayer:
-    """A fully connected layer with a bias.
-
-    Parameters
-    ----------
-    name
-        Name of the layer.
-    inputs, outputs
-        Numbers of values of a row.
-    rows
-        Number of rows of a sample.
-    more
-        Numbers of parameters of further tensors.
-    """
+    """A fully connected layer with a bias."""
     operations = 2 * inputs * outputs * rows
     tensors = (inputs * outputs, outputs, *more)
     return ModelLayer(name, tensors, operations, operations, operations, rows * inputs, rows * outputs)

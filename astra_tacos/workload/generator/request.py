@@ -30,8 +30,6 @@ class StepRequest:
 
     Parameters
     ----------
-    dp, tp, pp, ep, order, placement
-        The parallelism, as texts where it has several parts.
     model, layer_file
         Name of a published model, or a file of layers. Without both, the sizes say all.
     layers, hidden, ffn, heads, kv_heads, sequence, vocab, is_gated, experts, top_k, dtype_bytes

@@ -23,8 +23,6 @@ class ShardedBlock:
     ----------
     name, layer
         Text and layer in the nodes' names; None for a block that no layer has.
-    block
-        Costs of the block.
     rows
         Number of rows of the whole input: tokens, or tokens times the experts of each token.
     """
@@ -70,36 +68,14 @@ class ShardedBlock:
         return self._program.accumulate(total, label, self.block.weight_gradient, *self._backward.pop(micro_batch))
 
     def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
-        """Add the reduction of partial outputs or gradients over the tensor-parallel ranks, and return its id.
-
-        Parameters
-        ----------
-        what
-            Name of the pass, for labels.
-        micro_batch
-            Number of the micro-batch.
-        source
-            Id of the node that computed the partial sums.
-        rows
-            Number of rows.
-        """
+        """Add the reduction of partial outputs or gradients over the tensor-parallel ranks, and return its id."""
         return self.sum_rows(self.label(what, micro_batch), rows, source)
 
     def _gather(self, what: str, micro_batch: int, source: int) -> int:
         return self.gather_rows(self.label(what, micro_batch), self._rows, source)
 
     def sum_rows(self, label: Label, rows: int, source: int) -> int:
-        """Add the sum of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id.
-
-        Parameters
-        ----------
-        label
-            Label of the node.
-        rows
-            Number of rows.
-        source
-            Id of the node that computed the partial sums.
-        """
+        """Add the sum of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id."""
         num_bytes = rows * self._step.model.hidden * self._step.gradient_bytes
         if self._step.sequence_parallel:
             pattern, name = CommType.REDUCE_SCATTER, "reduce_scatter"
@@ -108,17 +84,7 @@ class ShardedBlock:
         return self._program.collective(label.of(name), pattern, GroupKind.TENSOR, num_bytes, source)
 
     def gather_rows(self, label: Label, rows: int, source: int) -> int:
-        """Add the All-Gather of activations over the tensor-parallel ranks if sequence parallelism shards them; returns its id.
-
-        Parameters
-        ----------
-        label
-            Label of the node.
-        rows
-            Number of rows.
-        source
-            Id of the node that computed the shards.
-        """
+        """Add the All-Gather of activations over the tensor-parallel ranks if sequences are sharded; returns its id."""
         if not self._step.sequence_parallel:
             return source
         num_bytes = rows * self._step.model.hidden * self._step.gradient_bytes // self._step.parallelism.tp

@@ -23,8 +23,6 @@ class Training:
 
     Parameters
     ----------
-    model, parallelism
-        The model that is trained, and its parallelism.
     micro_batches, batch
         For each copy of the model: number of micro-batches per step, and of samples per micro-batch.
     buckets

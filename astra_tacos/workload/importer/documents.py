@@ -24,15 +24,7 @@ _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A JSON object.
-
-    Parameters
-    ----------
-    name
-        Its file, and for a member of an archive its name there.
-    content
-        The object.
-    """
+    """A JSON object."""
 
     name: str
     content: dict[str, Any]

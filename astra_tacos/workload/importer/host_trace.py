@@ -60,16 +60,10 @@ class Communication:
 
     Parameters
     ----------
-    name
-        As the trace gives it.
     pattern
         The pattern of a collective, None for a message.
     size_bytes
         What the rank contributes; None if the trace does not say.
-    group
-        Name of its communicator group.
-    is_send
-        Whether a message is sent.
     peer
         The other rank of a message, by its place in the group; None for a collective.
     """
@@ -115,12 +109,6 @@ def communication_of(name: str, size_bytes: int | None, group: str, peer: int | 
 
     Parameters
     ----------
-    name
-        The name.
-    size_bytes
-        What the rank contributes.
-    group
-        Name of the group.
     peer
         The other rank of a message, where the name does not say it.
     """
@@ -143,10 +131,6 @@ class HostTrace:
 
     Parameters
     ----------
-    name
-        Where it is from.
-    communications
-        Calls of a communication library, in order.
     groups
         Ranks of each group that the trace defines; none stands for all ranks.
     world_size

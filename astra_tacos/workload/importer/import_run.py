@@ -64,12 +64,8 @@ def import_run(
     ----------
     files
         JSON files, also compressed by gzip, and tar archives of such files; or one workload text of SimAI.
-    output
-        Directory to write; an imported run that is there is replaced.
     inputs
         Further files of the run; the workload's prefix has no meaning.
-    options
-        How traces become a run.
 
     Raises
     ------

@@ -44,14 +44,8 @@ class GpuOperation:
 
     Parameters
     ----------
-    name
-        Its name.
-    stream
-        Its stream.
     begin_us, end_us
         When it ran. These are Unix time in some traces, where a float is off by up to 0.125 us.
-    duration_us
-        How long it ran.
     launch_us
         When the host launched it; its begin where the trace has no launch.
     communication
@@ -73,8 +67,6 @@ class HostCall:
 
     Parameters
     ----------
-    begin_us, end_us
-        When it ran.
     blocks_host
         Whether the host waits in it for GPUs; otherwise a stream waits for an event.
     """
@@ -90,18 +82,8 @@ class KinetoTrace:
 
     Parameters
     ----------
-    name
-        Where it is from.
     rank, world_size
         Of the job, None if the trace does not say.
-    operations
-        What ran on GPUs, in the order of launches.
-    calls
-        Calls that order, by the time when they end.
-    groups
-        Ranks of each group that the trace names.
-    begin_us
-        When the first event began.
     """
 
     name: str

@@ -34,18 +34,8 @@ def import_program(
 
     Parameters
     ----------
-    path
-        The program's file.
     network_path
         The network; None for one in which every NPU is connected with every other one.
-    size_bytes
-        Size of the collective.
-    output
-        Where the run is written.
-    options, backend
-        Link model and speed of reductions; the backend to write for.
-    progress
-        Told what is being done.
 
     Returns
     -------

@@ -111,20 +111,8 @@ class RankNode:
 
     Parameters
     ----------
-    name
-        Its name.
-    kind
-        COMP, COMM_COLL, COMM_SEND or COMM_RECV.
-    duration_us
-        Its measured duration.
-    deps
-        Ids of the nodes that it waits for, all lower.
-    on_cpu
-        Whether it is the host's time.
     call
         What it communicates, None for computation.
-    peer, tag
-        The other rank and the tag of a message.
     """
 
     name: str
@@ -152,17 +140,7 @@ class RankNode:
 
 
 def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:
-    """The nodes of a rank.
-
-    Parameters
-    ----------
-    rank
-        The rank.
-    source
-        Its traces.
-    log
-        Gets what is assumed.
-    """
+    """The nodes of a rank."""
     builder = Builder(rank, source.groups)
     if source.device is not None:
         _add_device(builder, source.device, _described(rank, source.device, source.host, log))

@@ -83,12 +83,8 @@ class SimaiWorkload:
 
     Parameters
     ----------
-    source
-        The file.
     tp, ep, pp, num_gpus
         Degrees of tensor, expert and pipeline parallelism, and the GPUs of all stages.
-    layers
-        The rows, in the order of the forward pass.
     recomputed_from
         For layers before whose backward pass others are computed again: the first of those, which end before the layer.
     """
@@ -223,8 +219,6 @@ def read_simai_workload(path: Path, num_gpus: int | None = None) -> SimaiWorkloa
 
     Parameters
     ----------
-    path
-        The file.
     num_gpus
         The GPUs of all stages, for a header that does not say them.
 

@@ -70,12 +70,6 @@ def find_collectives(
 
     Parameters
     ----------
-    view
-        The workload.
-    groups
-        Communicator groups of the run.
-    num_npus
-        Number of NPUs of the network.
     implementation
         int32[num_nodes], the custom trace that each node of the workload names, or NATIVE.
     """

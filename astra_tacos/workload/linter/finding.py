@@ -36,18 +36,8 @@ class TraceFiles:
 
     Parameters
     ----------
-    prefix
-        The prefix as the user wrote it.
-    path
-        The prefix relative to the current directory, from which files are opened.
-    ranks
-        Ranks that have a file.
     trace
         Nodes of the readable files; other ranks have no rows. None if no file is readable.
-    unreadable
-        The fault of each unreadable file, by rank.
-    compressed
-        Ranks whose file is compressed by gzip.
     """
 
     prefix: str
@@ -67,8 +57,6 @@ def read_trace_files(prefix: str, path: Path, limit: int | None = None) -> Trace
 
     Parameters
     ----------
-    prefix, path
-        The prefix as the user wrote it, and as it is opened.
     limit
         Number of ranks to read; files of later ranks are only counted. None for all.
     """
@@ -129,22 +117,14 @@ class Inputs:
 
     Parameters
     ----------
-    files
-        Where they were read from.
-    directory
-        The directory in which ASTRA-sim is started.
     backend
         The network model; the network's default if the user named none.
     system, network, remote_memory
         Contents of the files; None if a file cannot be used.
     groups_path, groups
         Path of the groups, None if no file is given; and the valid groups by id.
-    bad_groups
-        Groups that are left out because of a fault.
     groups_ignored
         Whether ASTRA-sim reads no groups, because their path contains "empty".
-    workload
-        Traces of the ranks.
     problems
         Faults by kind of file: system, network, remote_memory, groups, per_node; faults of single groups: group_id,
         group_members.
@@ -170,8 +150,6 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
 
     Parameters
     ----------
-    inputs
-        The files.
     backend
         Network model, by default that of the network.
     """
@@ -294,14 +272,8 @@ class Check:
     ----------
     code
         A letter for the family and two digits. A code is never reused for another fault.
-    severity
-        Severity of the findings, except of those that have their own.
-    title
-        The fault in a few words.
     find
         The function that finds the fault. Its docstring is the explanation: what ASTRA-sim does, why, and the remedy.
-    left_to_timing
-        Whether its warnings say that a run may stall, depending on timing.
     settles_timing
         Whether it is looked for only where such warnings are all that is wrong: it tells whether the run stalls.
     """

@@ -65,8 +65,6 @@ class Replayed:
 
     Parameters
     ----------
-    title
-        The run in a line.
     figures
         The object that `replay --json` prints.
     rows, tables
@@ -102,12 +100,8 @@ def replay_embedded(
     ----------
     inputs, backend
         The run, and the network model of the replay; None for the one with queues. `lint` judges stock ASTRA-sim.
-    outputs
-        What will be written.
     limit
         Most findings of a code; None for all.
-    progress
-        Shows what is being done.
     slow
         Ranks whose compute takes a factor longer than their traces say, and these factors.
 
@@ -134,8 +128,6 @@ def replay_compact(
 
     Parameters
     ----------
-    folder, network
-        The directory of the run, and its network.
     backend, outputs, progress, slow
         See `replay_embedded`; for a timeline every rank is replayed.
 
@@ -220,16 +212,12 @@ def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, li
 
     Parameters
     ----------
-    inputs
-        The files of the run.
     binary
         The program; None for the one that the environment or PATH has.
     backend
         What it is: `ASTRA_SIM`, with an analytical network model, or `NS3`.
     limit
         Most findings of a code; None for all.
-    progress
-        Shows what is being done.
 
     Raises
     ------

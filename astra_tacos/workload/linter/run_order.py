@@ -72,16 +72,10 @@ class RunOrder:
     ----------
     deadlocks
         Cycles of rows, each of which waits for the previous one, the first for the last.
-    never
-        Number of rows that wait for such a cycle.
     pairs
         Pairs of nodes that a rank may start in either order.
     place
         int64[num_nodes], the place of each row in an order that keeps every certain order between rows.
-    short_ranks
-        Ranks whose search for pairs was cut short.
-    followed
-        Whether the search followed dependencies through other ranks.
     """
 
     deadlocks: tuple[tuple[int, ...], ...]
@@ -106,16 +100,8 @@ def order_run(view: TraceView, collectives: Collectives, messages: Messages, loo
 
     Parameters
     ----------
-    view
-        The workload.
-    collectives
-        The collectives of the workload.
-    messages
-        The matched messages of the workload.
     loose
         Implementations (`Collectives.run`) in which not every rank waits for every other one.
-    sent
-        Rows of the sends to take into account.
     """
     waits = ~np.isin(collectives.run, np.array(loose, np.int64))
     sure = _graph(view, collectives, collectives.certain & waits, messages, messages.alone)
@@ -227,10 +213,6 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
 
     Parameters
     ----------
-    pairs
-        Pairs of collectives of different groups.
-    instance_of
-        By row: the number of its collective.
     number_of
         By row: its place among the collectives of its group, for groups whose collectives dependencies order alike on all ranks.
     """

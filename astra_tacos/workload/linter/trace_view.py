@@ -24,8 +24,6 @@ class TraceView:
     ----------
     files
         The files of the trace; its `trace` is not None.
-    is_workload
-        Whether this is the workload.
     """
 
     def __init__(self, files: TraceFiles, *, is_workload: bool) -> None:
@@ -79,12 +77,6 @@ class TraceView:
 
         Parameters
         ----------
-        row
-            Row of the node.
-        message
-            What is wrong.
-        remedy
-            What to do about it.
         severity
             The severity, if not that of the check.
         """

@@ -33,12 +33,6 @@ class Change:
 
     Parameters
     ----------
-    step
-        Name of the step that made it.
-    what
-        What was changed, in words.
-    reason
-        Why.
     rank, node
         Where; None for changes of other files, and of a rank as a whole. The node's id is the one before the repair.
     compute_us
@@ -89,34 +83,14 @@ class Draft:
 
     Parameters
     ----------
-    name
-        Name of the workload's files.
-    ranks
-        The nodes of each rank's trace.
     groups
         Members of each communicator group by the name that the file gives it, as far as they are a list.
-    system
-        The system JSON.
-    network_text, network
-        The network file and what it says.
     network_tables
         The tables that the network file names: each as it is named there, and the file.
-    memory
-        The remote memory JSON.
     custom
         The files of each custom collective, by the prefix that the system's files give.
-    per_node
-        Prefix of the custom collective that a node id runs.
-    backend
-        The network model that the run is for.
-    metadata
-        The head of each rank's trace.
-    compressed
-        Ranks whose trace was compressed.
     surplus
         Ranks beyond the network that have a trace, which is not read.
-    defaults
-        Files that were missing, and what stands for them.
     """
 
     name: str

@@ -123,12 +123,6 @@ class DraftNode:
 
         Parameters
         ----------
-        node_id
-            Its id.
-        name
-            Its name.
-        kind
-            Its type.
         **attributes
             Values of `FIELDS`.
         """

@@ -38,8 +38,6 @@ class RepairInputs:
         Prefix of its traces; of an imported run, which has none, "w" gives their name.
     system, network, groups, remote_memory
         Files, None where there is none.
-    directory
-        Where ASTRA-sim is started: paths in the system JSON start there.
     """
 
     workload: Path = Path("w")
@@ -61,8 +59,6 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
 
     Parameters
     ----------
-    inputs
-        The files.
     backend
         The network model, or its name; None for that of the network.
     num_ranks
@@ -106,20 +102,10 @@ def draft_of(
 
     Parameters
     ----------
-    name
-        Name of the workload.
-    source
-        What the nodes come from, for messages.
-    ranks
-        Nodes of each rank; heads of their traces are to be added.
     groups
         Communicator groups by name; those of a file are added, and count where both have one.
-    inputs
-        Further files.
     backend
         The network model, or its name; None for that of the network.
-    num_ranks
-        How many ranks the run is to have.
 
     Raises
     ------

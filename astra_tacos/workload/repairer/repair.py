@@ -30,20 +30,8 @@ class RepairResult:
 
     Parameters
     ----------
-    path
-        The directory that was written.
-    defaults
-        Files that were missing, and what stands for them.
-    notes
-        What the run was made of, for one that was imported.
-    changes
-        Every change, in the order in which it was made.
-    skipped
-        Names of the steps that were switched off.
     warnings
         What `lint` still warns of.
-    outcome
-        The replay of the repaired run.
     compute_us
         Sum of the durations of compute nodes before and after, over all ranks.
     """
@@ -79,10 +67,6 @@ def check_repair_output(path: Path, inputs: RepairInputs, traces: Iterable[Path]
 
     Parameters
     ----------
-    path
-        The directory.
-    inputs
-        The files of the run.
     traces
         The files that are imported, for a run of which the workload's prefix has no meaning.
 
@@ -114,10 +98,6 @@ def repair(
 
     Parameters
     ----------
-    inputs
-        The files of the run; what is missing gets defaults.
-    output
-        Directory to write; a repaired run that is there is replaced.
     backend
         The network model, or its name; None for that of the network.
     num_ranks
@@ -174,18 +154,8 @@ def finish_run(
 
     Parameters
     ----------
-    draft
-        The run, which the steps change.
-    output
-        Directory to write.
-    steps
-        The steps to take.
     skipped
         Names of the steps that are not taken.
-    notes
-        What the run was made of.
-    changes
-        What is to be reported before the changes of steps.
 
     Raises
     ------

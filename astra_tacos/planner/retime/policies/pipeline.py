@@ -58,15 +58,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
 
 
 def neighbours(operation: Operation, users: Users) -> tuple[list[Task], list[Task]] | None:
-    """The producer of each member's data, and the compute tasks that read the result; None if a collective cannot be cut.
-
-    Parameters
-    ----------
-    operation
-        The collective.
-    users
-        The tasks that read the data of each task.
-    """
+    """The producer of each member's data, and the compute tasks that read the result; None if a collective cannot be cut."""
     if operation.pattern not in _PATTERNS or operation.is_changed:
         return None
     producers = [task.data[0] for task in operation.tasks if len(task.data) == 1 and task.data[0].computes]

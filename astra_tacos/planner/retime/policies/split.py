@@ -50,10 +50,6 @@ def pieces_of(operation: Operation, count: int, setting: Setting) -> list[Operat
     ----------
     operation
         The operation, which carries no padding.
-    count
-        Number of pieces.
-    setting
-        The smallest size of a piece.
     """
     total = operation.size_bytes
     if operation.num_bytes != total:

@@ -17,8 +17,6 @@ class Step:
 
     Parameters
     ----------
-    name
-        As users type it to switch it off.
     codes
         Findings of `lint` that it mends.
     leaves_warnings
