@@ -32,7 +32,7 @@ pytest: .venv/.testable
 	$(BIN)/python tests/helpers/compile_kernels.py
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-# What the commands answer on fixed cases, compared with tests/recorded: 40 of them for each commit, TIER=all before a change lands.
+# What the commands answer on fixed cases, compared with tests/recorded: quick ones for each commit, TIER=all before a change lands.
 # `record` records all anew, once each difference has been explained in tests/recorded/changes.csv.
 TIER ?= quick
 RECORDER := PYTHONPATH=.:tests $(BIN)/python tests/helpers/recorder.py

@@ -1,13 +1,14 @@
 """What a part of the searches is worth: times of answers with it and without it, on twelve families of cases drawn at random.
 
     python benchmarks/admission.py measure OUT.json [--set confirm] [--without NAME,NAME] [--seeds 3] [--family NAME] [--effort E]
-    python benchmarks/admission.py compare BEFORE.json AFTER.json [AFTER.json ...]
+    python benchmarks/admission.py compare BEFORE.json AFTER.json [AFTER.json ...] [--cases]
 
 `measure` answers each case at the default effort; `--without` leaves synthesizers out. For a rule inside one, change the code and
 measure again. `compare` prints the geometric mean of each family, after by before: 1.05 means that answers take 5% longer.
 
 A part stays if without it a family takes longer by more than 3%, or if an answer or a proof of optimality is lost. Systems that
-users compare with stay in their plainest form (`SYSTEMS`). Nothing is tuned on these cases; the set `confirm` is for the end.
+users compare with stay in their plainest form (ring, direct, halving-doubling, bruck, double binary trees, hierarchical, Themis,
+TACOS, dimension-wise, in-network, parameter servers). Nothing is tuned on these cases; the set `confirm` is for the end.
 """
 
 from __future__ import annotations
@@ -44,11 +45,6 @@ from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 SETS = {"first": 50, "confirm": 51}
 CASES = 12
-SYSTEMS = (
-    *("ring", "direct", "halving-doubling", "bruck", "double-binary-tree", "hierarchical", "themis", "tacos"),
-    *("dimension-wise", "in-network", "parameter-server"),
-)
-"""What users compare with."""
 LOST = 10.0
 """What an answer, or a proof of optimality, counts that is lost."""
 SPEEDS, LATENCIES = (12.5, 25, 50, 50, 100, 200, 400), (50, 500, 500, 2000)
@@ -286,6 +282,8 @@ def measured(asked: tuple[str, int, tuple[str, ...], int, str]) -> dict[str, obj
 
 def measure(arguments: argparse.Namespace) -> None:
     left_out = tuple(filter(None, arguments.without.split(",")))
+    if unknown := set(left_out) - set(SYNTHESIZERS):
+        sys.exit(f"--without: found {', '.join(sorted(unknown))}, expected {', '.join(SYNTHESIZERS)}")
     places = [
         place
         for place, case in enumerate(cases(SETS[arguments.set]))

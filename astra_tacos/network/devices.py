@@ -144,7 +144,6 @@ def reducing_text(devices: Sequence[ReducingDevice]) -> str:
     return f"[ {', '.join(entries)} ]"
 
 
-_ID_LIST = Annotated[list[Any], Meta(min_length=1)]
 _Ids = Annotated[
     Literal["all"] | Annotated[list[Any], Meta(min_length=1)],
     Meta(description=f"{ALL} or a list of ids of devices after the NPUs"),

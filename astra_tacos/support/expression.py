@@ -235,7 +235,7 @@ def checked(value: Value) -> Value:
     Raises
     ------
     UnfitError
-        If a number is not finite or has more than 64 bits, or a string is too long.
+        If a number is not finite or has more than 64 bits, or a string is too long or no Unicode text.
     """
     if isinstance(value, complex):
         raise UnfitError("a root of a negative number", "a base of 0 or more")
@@ -243,4 +243,6 @@ def checked(value: Value) -> Value:
         raise UnfitError("a number that is too large", "finite numbers, whole ones of 64 bits")
     if isinstance(value, str) and len(value) > _MAX_STRING:
         raise UnfitError(f"a string of {len(value)} characters", f"at most {_MAX_STRING}")
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise UnfitError("half a character (a surrogate)", "Unicode text")
     return value

@@ -75,7 +75,7 @@ def work_per_send(topology: Topology) -> float:
     return 1 + EXAMINED_CHANNEL * float((through[up] + through[down])[switched].sum() / max(topology.num_channels, 1))
 
 
-def exchange_work(topology: Topology, collective: Collective) -> int:
+def exchange_work(topology: Topology) -> int:
     """Work of choosing among mixes of exchanges, whatever the number of chunks, and of dispatching the best few."""
     return _OVERHEAD + min(_MIXES * topology.num_npus * max(topology.num_npus, 8), _MOST_OF_MIXES)
 

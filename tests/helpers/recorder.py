@@ -1,6 +1,6 @@
 """What the commands answer on fixed cases, recorded: a change of anything that users see needs a line that says why.
 
-    python tests/helpers/recorder.py check [--tier all]  compares with tests/recorded/answers.jsonl.xz
+    python tests/helpers/recorder.py check [--tier all] [--only NAME*]  compares with tests/recorded/answers.jsonl.xz
     python tests/helpers/recorder.py record           records all cases anew, and forgets the changes that were explained
 
 A case is some lines of `astra-tacos`, run one after the other in a folder of their own (tests/recorded/cases.py). Its record has,
@@ -140,7 +140,7 @@ def _allowed() -> list[tuple[str, str]]:
     for row in rows:
         if not (row["case"] and row["field"] and row["why"]):
             sys.exit(f"{CHANGES}: {row}: a case, a field and a reason are expected")
-    return [(row["case"], row["field"]) for row in rows]
+    return [(row["case"], row["field"].replace("[", "[[]")) for row in rows]  # only * is special in a field
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> Iterator[tuple[str, object, object]]:
@@ -180,23 +180,34 @@ def _check(cases: list[Case]) -> int:
                 unexplained += 1
                 if unexplained <= _MOST_SHOWN:
                     print(f"{name}: {field}: {str(old)[:160]!r} is now {str(new)[:160]!r}", flush=True)
+    for name in sorted(set(recorded) - {case.name for case in CASES}):
+        print(f"{name}: recorded, and no case any more")
+        unexplained += 1
     print(f"{len(cases)} cases: {explained} fields changed as {CHANGES.name} says, {unexplained} without a reason")
     return 1 if unexplained else 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("check", "record"))
     parser.add_argument("--tier", choices=("quick", "all"), default="quick")
-    parser.add_argument("--only", default="*", help="cases whose name matches")
+    parser.add_argument("--only", default="*", help="check: cases whose name matches")
     asked = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="record_home."))
-    kept = isolated(dict(os.environ), home) | {"NUMBA_NUM_THREADS": "1", "TZ": "UTC"}
-    os.environ.clear()
-    os.environ.update(kept)
+    with tempfile.TemporaryDirectory(prefix="record_home.") as home:
+        kept = isolated(dict(os.environ), Path(home)) | {"NUMBA_NUM_THREADS": "1", "TZ": "UTC"}
+        os.environ.clear()
+        os.environ.update(kept)
+        return _do(asked)
+
+
+def _do(asked: argparse.Namespace) -> int:
     if asked.what == "check":
         return _check([case for case in CASES if (asked.tier == "all" or case.quick) and fnmatchcase(case.name, asked.only)])
-    lines = [json.dumps(record, separators=(",", ":")) for record in _run(CASES)]
+    records = list(_run(CASES))
+    if crashed := [record for record in records if "crash" in record]:
+        print(*(f"{record['case']}: {record['crash']}" for record in crashed), sep="\n")
+        return 1
+    lines = [json.dumps(record, separators=(",", ":")) for record in records]
     with lzma.open(ANSWERS, "wt", encoding="utf-8", preset=9) as file:
         file.write("\n".join(lines) + "\n")
     CHANGES.write_text("case,field,why\n", encoding="utf-8")

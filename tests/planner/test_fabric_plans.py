@@ -48,7 +48,8 @@ def test_the_replay_of_the_files_takes_what_the_plan_says(name, tmp_path):
     assert any("stock ASTRA-sim has no network with devices that forward" in note for note in result.notes)
     assert not (tmp_path / "plan" / "run_astra_sim.sh").exists()
     report = lint_plan(after)
-    assert (report.errors, list(report.warnings)) == ({}, ["N03"])  # a list of links
+    # A list of links; and where groups stay native, ASTRA-sim may free their algorithm twice.
+    assert report.errors == {} and {"N03"} <= set(report.warnings) <= {"N03", "G10"}
     verified = run("verify", "plan", "--before", "run/workload/w", cwd=tmp_path)
     assert (verified.returncode, verified.stderr) == (0, "")
     if name == "one group over two nodes":  # where links between nodes are slow

@@ -97,7 +97,6 @@ _NAMED = (
     "hierarchical",
     "themis",
     "dimension-wise",
-    "one-shot",
 )
 _AFTER = ("verify run --json", "replay run --json")
 
@@ -505,14 +504,13 @@ def _others() -> Iterator[Case]:
         "report planned -o x.html",
         "report planned -o x.svg",
     )
-    yield _case("help", "--help", *(f"{name} --help-all" for name in _COMMANDS if name != "network"), quick=True)
+    yield _case("help", "--help", *(f"{name} --help-all" for name in _COMMANDS), quick=True)
 
 
 _COMMANDS = [
     "synthesize",
     "plan",
     "generate",
-    "network",
     "import",
     "export",
     "verify",

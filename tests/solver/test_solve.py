@@ -85,7 +85,7 @@ def test_a_wrong_synthesizer_is_caught(monkeypatch, synthesizer):
 @examples(20)
 @given(tasks(12))
 def test_known_times_are_those_of_a_replay(what):
-    schedule = synthesize_symmetric(what, 0)
+    schedule = synthesize_symmetric(what)
     for clock in BACKENDS.values():
         known = symmetric_time_ns(schedule, clock)
         if known is not None and has_equal_delays(what):

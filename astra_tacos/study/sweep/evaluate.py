@@ -332,7 +332,7 @@ def evaluate(point: Point, conditions: Conditions) -> Outcome:
 
 def warm_up(names: Iterable[str] = SYNTHESIZERS) -> None:
     """Compile or load the kernels of some synthesizers, so that no point's time includes that."""
-    network = NetworkConfig("", (Dimension(RING.name, 2, 50.0, 500.0), Dimension(SWITCH.name, 2, 50.0, 500.0)))
+    network = NetworkConfig("", (Dimension(RING.name, 3, 50.0, 500.0), Dimension(SWITCH.name, 2, 25.0, 500.0)))
     for name in names:
         for collective in ("all-reduce", "all-to-all", "broadcast"):  # they use every kernel that the others use
             if collective not in SYNTHESIZERS[name].collectives:

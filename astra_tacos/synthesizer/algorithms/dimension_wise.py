@@ -67,7 +67,7 @@ def _promising(topology: Topology, crossed: Topology, collective: Collective, ti
 def mixes_work(topology: Topology, collective: Collective) -> int:
     """Work of the mixes."""
     if collective.num_phases == 2:
-        return exchange_work(topology, collective)
+        return exchange_work(topology)
     return num_mixes(topology, collective) * dispatch_work(topology, collective)
 
 

@@ -16,12 +16,16 @@ import numpy as np
 from astra_tacos.network.blocks.routing import Spreads, binomial_tree, spread_directly, spread_over_shortest_routes
 from astra_tacos.network.topology import Topology
 from astra_tacos.support.arrays import Ints, Ints32
+from astra_tacos.support.grouping import group_by
+from astra_tacos.support.units import bytes_per_ns
 
 SHORTEST, DOUBLING = "shortest", "doubling"
 """Names of ways to spread: over shortest routes (directly, where there are channels), or by doubling who has it."""
 
 _HOP_NS = 1e-3
 """Makes the one of the fewest hops the shortest of paths of one latency."""
+_MOST_BALANCED = 1 << 20
+"""NPUs times channels; above it, trees take the shortest paths that are found first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +39,8 @@ class Level:
     ways
         Out-trees over positions: int32[variants, size, 3, size - 1] each, source, destination and step of the sends that
         spread a value from each position to all others.
+    middle
+        A position in the middle, near to all others.
     """
 
     groups: Ints
@@ -67,7 +73,7 @@ def dimension_levels(topology: Topology) -> tuple[Level, ...]:
 @lru_cache(maxsize=4)
 def whole_level(topology: Topology) -> Level:
     """All NPUs as one group."""
-    shortest = _shortest_trees(topology)[None]
+    shortest = np.stack([_shortest_trees(topology, turned) for turned in (False, True)])
     middle = int(np.argmin(shortest[0, :, 2].max(axis=1)))
     return Level(np.arange(topology.num_npus)[None], _ways(shortest, topology.num_npus), middle)
 
@@ -81,18 +87,41 @@ def _ways(shortest: Spreads, size: int) -> Mapping[str, Spreads]:
     return MappingProxyType({SHORTEST: shortest, DOUBLING: doubling})
 
 
-def _shortest_trees(topology: Topology) -> Ints32:
-    """int32[num_npus, 3, num_npus - 1], trees of paths of the least latency from all NPUs."""
+def _shortest_trees(topology: Topology, turned: bool) -> Ints32:
+    """int32[num_npus, 3, num_npus - 1], trees of paths of the least latency from all NPUs, the last NPU first if `turned`.
+
+    Of equally short paths, one over the channels that the trees before have used least, by the time that a byte takes.
+    """
     num_npus = topology.num_npus
     up, down = topology.channel_link, topology.channel_down_link
-    latency = topology.link_latency_ns[up] + np.where(down >= 0, topology.link_latency_ns[down], 0.0) + _HOP_NS
+    switched = down >= 0
+    latency = topology.link_latency_ns[up] + np.where(switched, topology.link_latency_ns[down], 0.0) + _HOP_NS
     distance, before = topology.channel_graph(latency).ways()
+    ns_per_byte: list[float] = (1 / bytes_per_ns(topology.link_bandwidth_gibps)).tolist()
+    into = group_by(topology.channel_dst, np.arange(topology.num_channels), num_npus)[1]
+    src, dst = topology.channel_src[into], topology.channel_dst[into]
+    ends: list[tuple[int, int]] = list(zip(up.tolist(), np.where(switched, down, up).tolist(), strict=True))
+    load = [0.0] * topology.num_links
+
+    def busy(channel: int) -> float:
+        return max(load[link] + ns_per_byte[link] for link in ends[channel])
+
     trees = np.empty((num_npus, 3, num_npus - 1), np.int32)
-    for source in range(num_npus):
+    balances = num_npus * topology.num_channels <= _MOST_BALANCED
+    for source in reversed(range(num_npus)) if turned else range(num_npus):
         parent = before[source].astype(np.int64)
-        depth = np.zeros(num_npus, np.int64)
         order = np.argsort(distance[source], kind="stable")[1:]
+        depth = np.zeros(num_npus, np.int64)
+        if balances:
+            is_shortest = distance[source, src] + latency[into] <= distance[source, dst] + _HOP_NS / 2
+            first, choices = group_by(dst[is_shortest], into[is_shortest], num_npus)
+            begin, channels = first.tolist(), choices.tolist()
         for npu in order.tolist():
+            if balances:
+                channel = min(channels[begin[npu] : begin[npu + 1]], key=busy)
+                for link in set(ends[channel]):
+                    load[link] += ns_per_byte[link]
+                parent[npu] = topology.channel_src[channel]
             depth[npu] = depth[parent[npu]] + 1
         order = order[np.argsort(depth[order], kind="stable")]
         trees[source] = parent[order], order, depth[order] - 1
@@ -104,6 +133,8 @@ def over_channels(topology: Topology, weight_ns: Ints, sends: Ints) -> tuple[Int
 
     Parameters
     ----------
+    topology
+        The network.
     weight_ns
         int64[num_channels], the delay of each channel, for shortest paths.
     sends

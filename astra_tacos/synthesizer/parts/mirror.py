@@ -1,11 +1,4 @@
-"""The mirror image of a network: every link reversed. Spreading on it is summing up on the network, backwards in time.
-
-Forward-backward improvement: a schedule is list-scheduled again from its end, then from its start.
-
-The backward pass works on the mirror image of the network and takes the sends first that ended last. The sends that then have to
-start first go first in the next forward pass. Unnecessary gaps close on either side (Li and Willis 1992; Tormos and Lova 2001;
-Valls, Ballestin and Quintanilla 2005, for projects with limited resources).
-"""
+"""The mirror image of a network: every link reversed. Spreading on it is summing up on the network, backwards in time."""
 
 from __future__ import annotations
 

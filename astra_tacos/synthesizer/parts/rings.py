@@ -9,10 +9,9 @@ from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.support.arrays import Ints, Ints32
 
 _MOST_NESTED = 64
-_Rings = Ints32
 
 
-def find_rings(topology: Topology) -> _Rings:
+def find_rings(topology: Topology) -> Ints32:
     """int32[num_rings, num_npus], the NPUs of each ring in order.
 
     Nested rings over dimensions, in one direction or both, whichever load the busiest link least; of equals, the fewest. Rings
@@ -27,12 +26,12 @@ def find_rings(topology: Topology) -> _Rings:
     return min(layouts, key=lambda rings: (_busiest(topology, rings), len(rings)))
 
 
-def _whole_ones(topology: Topology, rings: _Rings) -> _Rings:
+def _whole_ones(topology: Topology, rings: Ints32) -> Ints32:
     whole = np.all(topology.channel_of(rings, np.roll(rings, -1, axis=1)) >= 0, axis=1)
     return rings[whole] if 2 * np.count_nonzero(whole) >= len(rings) else rings
 
 
-def _busiest(topology: Topology, rings: _Rings) -> float:
+def _busiest(topology: Topology, rings: Ints32) -> float:
     """The largest load of a link by all rings; twice that if links are missing, because other links replace them."""
     channel = topology.channel_of(rings, np.roll(rings, -1, axis=1)).ravel()
     there = channel[channel >= 0]
@@ -42,7 +41,7 @@ def _busiest(topology: Topology, rings: _Rings) -> float:
     return float(load.max()) * (1 if len(there) == len(channel) else 2)
 
 
-def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[_Rings]:
+def nested_cycles(dimensions: tuple[Dimension, ...]) -> list[Ints32]:
     """Rings through all NPUs of the fastest dimension, then one step along the next dimension, and so on, as in NCCL.
 
     There is one ring per NPU of a node, so that the steps from node to node are spread over its NPUs. There are none without
