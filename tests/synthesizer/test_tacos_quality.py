@@ -1,9 +1,9 @@
-"""Regression cases of TACOS (upstream allows 1%, best of 20; one of the twelve takes 1.5% more), and bounds to reach."""
+"""TACOS's own regression cases (upstream allows 1% over these times, best of 20 runs), and bounds that are to be reached."""
 
 from __future__ import annotations
 
 import pytest
-from helpers.networks import broken_torus, hypercube, topology
+from helpers.networks import HIERARCHY, TWO_SWITCHES, broken_torus, hypercube, topology
 from helpers.schedules import schedule
 from tacos_cases import CASES, GIB
 
@@ -19,7 +19,7 @@ def test_regression_cases_of_tacos(case):
     network = topology(*dimensions)
     what = COLLECTIVES["all-gather"](network.num_npus, gathered // network.num_npus, chunks)
     found = synthesize(network, what, link_model="blocking", trials=20, synthesizer="tacos")
-    assert found.collective_time_ns <= expected_us * 1000 * 1.016
+    assert found.collective_time_ns <= expected_us * 1000 * 1.01
 
 
 def best_ns(network, collective, size, chunks, link_model, trials=None):
@@ -30,6 +30,22 @@ def best_ns(network, collective, size, chunks, link_model, trials=None):
 @pytest.mark.parametrize("chunks", [2, 4])
 def test_small_all_gather_in_the_time_of_astra_sim(chunks):
     assert best_ns(topology("Ring 8, Ring 8"), "all-gather", 1 << 16, chunks, "pipelined", 10) <= 20_020
+
+
+@pytest.mark.parametrize(
+    "dimensions, link_model, chunks, cut_us, at_least",
+    [
+        (HIERARCHY, "blocking", 7, 2187.5, 0.958),
+        (HIERARCHY, "pipelined", 64, 2187.5, 0.994),
+        (TWO_SWITCHES, "blocking", 16, 3750.0, 0.973),
+        (TWO_SWITCHES, "pipelined", 64, 3750.0, 0.990),
+    ],
+)
+def test_cut_bound_of_hierarchies(dimensions, link_model, chunks, cut_us, at_least):
+    network = topology(*dimensions)
+    trials = 20 if link_model == "blocking" else 2
+    found = best_ns(network, "all-gather", GIB // network.num_npus, chunks, link_model, trials)
+    assert cut_us * 1000 / found >= at_least
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,9 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     if not collective.reduces:
         gathered = match_all_gather(topology, collective, timing, seed, reverse=False)
         copies = np.zeros(len(gathered.chunk), np.bool_)
-        # The matcher sends as early as can be, unless there are switches, whose ports wait for one another.
-        if not topology.has_switches:
+        # The matcher sends as early as can be, unless links differ, where slow ones may be left idle on purpose, or there are
+        # switches, whose ports wait for one another.
+        if not topology.has_switches and np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]):
             columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
             return Schedule(topology, collective, timing, *columns, "tacos", seed)
         return settle(topology, collective, timing, Sends(gathered.chunk, gathered.channel, copies), "tacos", seed)

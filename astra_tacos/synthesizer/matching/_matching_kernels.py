@@ -6,7 +6,9 @@ delay ahead come due in the order in which they were made, so each distinct dela
 heap of queue heads finds the next instant.
 
 Which link, which chunk: the links into an NPU choose fastest first, and among equals the one with the fewest useful chunks; a
-link takes a rare chunk, at random. A switch's free up-links and down-links are paired by maximum matching.
+link takes a rare chunk, at random. A slow link prefers what no NPU has or awaits from which faster links would bring it sooner
+than the slow link itself, and brings nothing else if faster links will have brought all of that by the time its own send would
+arrive. A switch's free up-links and down-links are paired by maximum matching.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from astra_tacos.synthesizer.matching._table_kernels import (
     HEAD,
     IN,
     IN_CHANNEL,
+    IN_LEVEL,
     IN_LINK,
+    IN_NS,
     IN_RANK,
     IN_SRC,
     LINK,
@@ -40,7 +44,11 @@ from astra_tacos.synthesizer.matching._table_kernels import (
     OUT_DST,
     OUT_LINK,
     PARTS,
+    SOURCE,
+    SOURCE_NS,
     SRC,
+    SWITCH_LEVEL,
+    SWITCH_NS,
     TAIL,
     TO,
     UP,
@@ -52,6 +60,8 @@ from astra_tacos.synthesizer.matching._table_kernels import (
     Sends,
     Space,
     State,
+    allow_all,
+    leave_to_faster,
     pair_ports,
 )
 
@@ -143,7 +153,7 @@ def _free_links_into(npu, now, random, unequal, network, state, picks):
 
 
 @inlined
-def _find_useful(src, dst, block, blocks, state):
+def _find_useful(src, dst, block, blocks, state, allowed):
     """Words from a block on, as bits, that have a chunk of use, and the first of them; those with a rare chunk before others."""
     found = ZERO
     found_from = ZERO
@@ -153,7 +163,7 @@ def _find_useful(src, dst, block, blocks, state):
         seldom = ZERO
         for w in range(BLOCK):
             word = word_from + np.uint64(w)
-            useful = state.held[src, word] & ~state.taken[dst, word]
+            useful = state.held[src, word] & ~state.taken[dst, word] & allowed[word]
             some |= np.uint64(useful != ZERO) << np.uint64(w)
             seldom |= np.uint64(useful & state.rare[word] != ZERO) << np.uint64(w)
         if seldom != ZERO:
@@ -176,9 +186,9 @@ def _choose_word(found, found_from, first):
 
 
 @inlined
-def _choose(word, bits, src, dst, state):
+def _choose(word, bits, src, dst, state, allowed):
     """One of the useful chunks of a word, from a random bit on."""
-    useful = state.held[src, word] & ~state.taken[dst, word]
+    useful = state.held[src, word] & ~state.taken[dst, word] & allowed[word]
     if useful & state.rare[word] != ZERO:
         useful &= state.rare[word]
     turn = bits & _U63
@@ -187,7 +197,7 @@ def _choose(word, bits, src, dst, state):
 
 
 @inlined
-def _take(npu, chunk, rare_limit, state):
+def _take(npu, chunk, rare_limit, network, state):
     """Count a chunk as taken by an NPU."""
     word = chunk >> _U6
     position = chunk & _U63
@@ -196,6 +206,9 @@ def _take(npu, chunk, rare_limit, state):
     state.lacking[np.uint64(npu)] -= 1
     state.copies[chunk] += 1
     state.rare[word] &= ~(np.uint64(state.copies[chunk] > rare_limit) << position)
+    for slot in range(network.groups.shape[1]):
+        if network.groups[npu, slot] >= 0:
+            state.group_taken[network.groups[npu, slot], word] |= bit
 
 
 @inlined
@@ -337,6 +350,8 @@ def match(seed: int, chunks: Chunks, network: Network, state: State, space: Spac
     everywhere = True
     blocks = state.held.shape[1] >> _BLOCK_SHIFT
     used_words = (num_chunks + 63) >> 6
+    strict = False
+    restricted = True
     unequal = False
     for slot in range(len(network.ins)):
         unequal = unequal or network.ins[slot, IN_RANK] > 0
@@ -357,28 +372,53 @@ def match(seed: int, chunks: Chunks, network: Network, state: State, space: Spac
             else:
                 random += GOLDEN
                 num_picks = pair_ports(place - num_npus, mix(random), now, network, state, space)
+                restricted = True
 
             npu = place
+            rank = np.int64(0)
             for k in range(num_picks):
                 channel = space.picks[np.uint64(k)]
                 if place >= num_npus:
                     npu = np.int64(network.channels[channel, DST])
                     src = np.uint64(network.channels[channel, SRC])
+                    limit_ns = network.switches[place - num_npus, SWITCH_NS]
+                    level = network.switches[place - num_npus, SWITCH_LEVEL]
+                    avoid = network.sources[network.npus[npu, SOURCE], SOURCE_NS] < limit_ns
+                    prepare = avoid
                 else:
                     slot = np.uint64(network.npus[npu, IN] + (channel & _POSITION))
+                    prepare = channel >> _RANK_SHIFT != rank
+                    rank = channel >> _RANK_SHIFT
                     channel = network.ins[slot, IN_CHANNEL]
                     src = np.uint64(network.ins[slot, IN_SRC])
+                    limit_ns = network.ins[slot, IN_NS]
+                    level = network.ins[slot, IN_LEVEL]
+                    avoid = rank > 0
+                if prepare:
+                    strict = leave_to_faster(npu, level, limit_ns, network, state, space)
+                    restricted = True
+                elif restricted and not avoid:
+                    restricted = False
+                    allow_all(space)
 
-                # A useful chunk from a random block of words on, rare ones first.
+                # A useful chunk from a random block of words on: those that faster links cannot bring first, rare ones first.
                 dst = np.uint64(npu)
                 random += GOLDEN
                 bits = mix(random)
                 first = below(bits, used_words)
-                found, found_from = _find_useful(src, dst, first >> _BLOCK_SHIFT, blocks, state)
+                while True:
+                    found, found_from = _find_useful(src, dst, first >> _BLOCK_SHIFT, blocks, state, space.allowed)
+                    if found != ZERO or not avoid or strict:
+                        break
+                    # Nothing but what faster links could bring too, though not in time.
+                    avoid = False
+                    restricted = False
+                    rank = np.int64(-1)
+                    allow_all(space)
                 if found == ZERO:
                     continue
-                chunk = _choose(_choose_word(found, found_from, first), bits, src, dst, state)
-                _take(npu, chunk, rare_limit, state)
+                chunk = _choose(_choose_word(found, found_from, first), bits, src, dst, state, space.allowed)
+                _take(npu, chunk, rare_limit, network, state)
                 row = np.uint64(rows)
                 sends.chunk[row] = chunk
                 sends.channel[row] = channel
