@@ -25,6 +25,8 @@ Value = Any
 Names = Mapping[str, Value]
 SCALARS = (bool, int, float, str)
 MAX_LENGTH, MAX_INTEGER = 500, (1 << 63) - 1
+_MAX_LEVELS = 100
+"""Operations within operations: evaluation calls itself for each."""
 _MAX_STRING, _MAX_DIGITS, _NAMES_SHOWN = 1000, 30, 16
 
 
@@ -162,8 +164,6 @@ class Expression:
             known = ", ".join(islice(names, _NAMES_SHOWN)) + (", ..." if len(names) > _NAMES_SHOWN else "")
             name = describe(error.name)[1:-1]
             raise self.refuse(UnfitError(f"the name {name}, which has no value here", known)) from None
-        except RecursionError:
-            raise self.refuse(UnfitError("too many levels", "a simpler expression")) from None
 
 
 def _evaluator() -> Any:
@@ -209,6 +209,11 @@ def _names(tree: ast.expr) -> frozenset[str]:
         If there is something in it that is not accepted.
     """
     functions, names = set(), set()
+    level: list[ast.AST] = [tree]
+    for _ in range(_MAX_LEVELS):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        raise UnfitError("too many levels", f"at most {_MAX_LEVELS}")
     for node in ast.walk(tree):
         is_accepted = isinstance(node, _ACCEPTED)
         if isinstance(node, ast.Constant):

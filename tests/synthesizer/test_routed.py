@@ -24,6 +24,7 @@ from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import BUSY_SHARE, routed, send_graph_along_route, together
 from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.mirror import justify
 from astra_tacos.synthesizer.routing.paths import find_paths
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees
 from astra_tacos.verifier.schedule_oracle import verify, verify_together
@@ -173,7 +174,7 @@ def test_idle_roots_are_legal_and_never_cost_time(network, data):
     for route in (without, moved):
         sends = send_graph_along_route(network, what, timing, route)
         for share in (BUSY_SHARE, np.inf) if network.has_switches else (BUSY_SHARE,):
-            one = dispatch(network, what, timing, sends, "routed", seed, share)
+            one = justify(dispatch(network, what, timing, sends, "routed", seed, share), share)
             assert verify(one) == ()
             assert of.collective_time_ns <= one.collective_time_ns
 
@@ -214,7 +215,7 @@ def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks):
         timing = compute_timing(network, what, "pipelined")
         times.append(routed(network, what, timing, 0).collective_time_ns)
     assert times == sorted(times, reverse=True)
-    assert times[-1] <= 1.7 * lower_bound(network, what, timing).time_ns
+    assert times[-1] <= 1.45 * lower_bound(network, what, timing).time_ns
 
 
 TORUS = topology("Ring 4, Ring 4")

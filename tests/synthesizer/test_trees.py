@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
 from astra_tacos.synthesizer.parts.dispatch import dispatch
-from astra_tacos.synthesizer.parts.mirror import mirror, mirrored
+from astra_tacos.synthesizer.parts.mirror import justify, mirror, mirrored
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.synthesizer.routing.tree_growth import grow_trees, may_choose_roots
 from astra_tacos.verifier.schedule_oracle import verify
@@ -113,6 +114,17 @@ def test_sums_take_as_long_as_their_mirror_image(network, link_model):
     if not whole.has_switches or link_model == "blocking":
         added = int(timing.reduction_ns.max()) * whole.num_npus
         assert there.collective_time_ns - added <= back.collective_time_ns <= there.collective_time_ns + added
+
+
+@examples(20)
+@given(topologies(10), st.sampled_from(sorted(COLLECTIVES)), st.sampled_from(LINK_MODELS), st.integers(0, 99))
+def test_justified_schedules_are_legal_and_no_slower(network, name, link_model, seed):
+    what = COLLECTIVES[name](network.num_npus, 1 << 20, 3)
+    timing = compute_timing(network, what, link_model)
+    first = SYNTHESIZERS["tacos"].make(network, what, timing, seed)
+    better = justify(first, 0.8)
+    assert verify(better) == ()
+    assert better.collective_time_ns <= first.collective_time_ns
 
 
 def efficiency(network, name, size, chunks, bound_us, link_model="pipelined"):

@@ -4,8 +4,9 @@
 contribute to; both may pass through NPUs that are not members of the collective. An All-Reduce sums every chunk up one tree and
 spreads it down another from the same root: where links come in pairs this reaches the packing rate of spanning trees, which on
 meshes is up to twice the rate of a Reduce-Scatter followed by an All-Gather. The sends of trees are ranked by their latest start
-times (`parts.trees`). Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go. What
-only reduces is routed on the mirror image of the network.
+times (`parts.trees`). Of the sends of paths that wait for a link, the one goes first whose chunk has the longest way to go;
+conflicts at switches are improved afterwards (`parts.mirror.justify`). What only reduces is routed on the mirror image of the
+network.
 
 `together` routes several collectives, such as those of disjoint groups. They take turns to choose paths or trees, given the load
 of the others. Then all sends are list-scheduled together.
@@ -24,7 +25,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 from astra_tacos.support.arrays import Floats
 from astra_tacos.synthesizer.parts.dispatch import dispatch
-from astra_tacos.synthesizer.parts.mirror import backwards, mirror
+from astra_tacos.synthesizer.parts.mirror import backwards, justify, mirror
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.synthesizer.parts.trees import Packing, send_graph_along_trees
 from astra_tacos.synthesizer.routing.paths import Paths, find_paths, send_graph_along_paths
@@ -106,7 +107,7 @@ def together(
         # Ranks of different send graphs are not comparable, so they are scaled to proceed at the same pace.
         np.concatenate([graph.rank * np.int64(_RANKS) // max(int(graph.rank.max()), 1) for graph in graphs]).astype(np.int32),
     )
-    schedule = dispatch(topology, joint, timing, sends, "routed", seed, BUSY_SHARE)
+    schedule = justify(dispatch(topology, joint, timing, sends, "routed", seed, BUSY_SHARE), BUSY_SHARE)
     return split(schedule, collectives, timings)
 
 
@@ -177,7 +178,7 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     graphs = [send_graph_along_route(topology, collective, timing, route) for route in routes]
     # Where ports of switches have to be paired, neither of the two methods is always better.
     tried = (
-        dispatch(topology, collective, timing, sends, "routed", seed, share)
+        justify(dispatch(topology, collective, timing, sends, "routed", seed, share), share)
         for sends in graphs
         for share in ((BUSY_SHARE, np.inf) if topology.has_switches and len(sends.chunk) <= _FEW_SENDS else (BUSY_SHARE,))
     )
