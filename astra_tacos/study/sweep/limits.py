@@ -120,6 +120,8 @@ class PointProcess:
         ------
         TimeoutError, MemoryError, CancelledError
             If the function takes longer, the process takes more memory, or the run has ended.
+        ChildProcessError
+            If the process ended before it could be asked.
         """
         assert self._pool is not None
         # A process that this starts never sees Ctrl-C on a terminal, which is for the sweep alone.
@@ -131,6 +133,8 @@ class PointProcess:
         while not wait([future], _POLL_S).done:
             if self._run in _ended:
                 raise CancelledError
+            if not self._pool.active:  # of a process that ends while it is started, pebble tells nobody
+                raise ChildProcessError("the process ended while it was started")
             if most_bytes is not None and self._resident_bytes() > most_bytes:
                 raise MemoryError
         return future.result()

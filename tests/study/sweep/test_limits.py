@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from multiprocessing import util
 
 import psutil
 import pytest
@@ -73,6 +74,23 @@ def test_a_process_that_dies_is_tried_again_once(process):
     assert outcomes[0].status == "died"
     assert "ended with SIGSEGV" in (outcomes[0].error or "")
     assert compute(process, collective_point()).status == "ok"
+
+
+def test_a_process_that_dies_while_it_is_started_is_replaced(process, monkeypatch):
+    start, pids = util.spawnv_passfds, []
+
+    def start_and_kill_the_first(path, arguments, descriptors):
+        pid = start(path, arguments, descriptors)
+        if b"spawn_main" in b" ".join(os.fsencode(argument) for argument in arguments):
+            pids.append(pid)
+            if len(pids) == 1:
+                os.kill(pid, signal.SIGKILL)
+                wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "its end")
+        return pid
+
+    monkeypatch.setattr(util, "spawnv_passfds", start_and_kill_the_first)
+    assert compute(process, collective_point()).status == "ok"
+    assert len(pids) == 2
 
 
 _ALONE = """
