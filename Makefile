@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Modules are translated to bytecode once, not by each of the hundreds of processes of the tests. Images of containers often forbid it.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check sample pytest record record-check mutants test-thorough docs api fuzz bench lint clean
+.PHONY: demo test check pytest kernels record record-check mutants test-thorough docs api fuzz bench lint clean
 
 # The commands of README.md, and a page of each answer.
 demo: .venv/.installed
@@ -20,28 +20,27 @@ test: .venv/.testable
 	$(MAKE) --no-print-directory --jobs 2 lint pytest
 
 # A minute of it: all of lint, and one test in twelve, of every room.
-check: .venv/.testable
-	$(MAKE) --no-print-directory --jobs 2 lint sample
+check: SAMPLE := 12
+check: test
 
-sample: .venv/.testable
-	$(BIN)/python tests/helpers/compile_kernels.py
-	$(BIN)/python -m pytest -q -n auto --dist worksteal --sample 12
+# Workers take neighbouring tests, which share what they have made.
+SAMPLE ?= 1
+export SAMPLE
+pytest: kernels
+	$(BIN)/python -m pytest -n auto --dist worksteal --sample $(SAMPLE)
 
-# Workers take neighbouring tests, which share what they have made. Kernels are compiled before, or each worker would do it.
-pytest: .venv/.testable
+# Compiled before, or each worker of the tests would do it.
+kernels: .venv/.testable
 	$(BIN)/python tests/helpers/compile_kernels.py
-	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # What the commands answer on fixed cases, compared with tests/recorded: quick ones for each commit, TIER=all before a change lands.
 # `record` records all anew, once each difference has been explained in tests/recorded/changes.csv.
 TIER ?= quick
 RECORDER := PYTHONPATH=.:tests $(BIN)/python tests/helpers/recorder.py
-record-check: .venv/.testable
-	$(BIN)/python tests/helpers/compile_kernels.py
+record-check: kernels
 	$(RECORDER) check --tier $(TIER)
 
-record: .venv/.testable
-	$(BIN)/python tests/helpers/compile_kernels.py
+record: kernels
 	$(RECORDER) record
 
 # Small faults, drawn with a seed, each against the tests of its room: make mutants MUTANTS=100 SEED=1
@@ -52,8 +51,7 @@ mutants: .venv/.testable
 
 # Property tests with ten times as many examples, or as asked, and others in each run: make test-thorough EXAMPLES=100
 EXAMPLES ?= 10
-test-thorough: .venv/.testable
-	$(BIN)/python tests/helpers/compile_kernels.py
+test-thorough: kernels
 	ASTRA_TACOS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto --dist worksteal
 
 # The documentation site, in site/: its notebooks are executed, and a link that leads nowhere is an error (not with --quiet, which hides warnings from --strict).

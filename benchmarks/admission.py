@@ -21,9 +21,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -241,12 +242,11 @@ def runs(source: Random) -> Case:
 FAMILIES = (alike, unequal, damaged, graph, levels, forwarding, adding, rails, rooted, relays, small, runs)
 
 
-def cases(seed: int) -> Iterator[Case]:
+@cache
+def cases(seed: int) -> tuple[Case, ...]:
     """All cases of a set, family by family."""
-    for place, family in enumerate(FAMILIES):
-        source = Random(seed * 1000 + place)
-        for _ in range(CASES):
-            yield family(source)
+    sources = ((family, Random(seed * 1000 + place)) for place, family in enumerate(FAMILIES))
+    return tuple(family(source) for family, source in sources for _ in range(CASES))
 
 
 # ---- Measuring ----
@@ -257,7 +257,7 @@ def measured(asked: tuple[str, int, tuple[str, ...], int, str]) -> dict[str, obj
     which, place, left_out, seeds, effort = asked
     for name in left_out:
         SYNTHESIZERS[name] = replace(SYNTHESIZERS[name], in_auto=False)
-    case = list(cases(SETS[which]))[place]
+    case = cases(SETS[which])[place]
     times, proofs, seconds = [], [], []
     for seed in range(seeds):
         options = SearchOptions(chunks_per_npu="auto", threads=1, seed=seed, effort=effort)

@@ -182,11 +182,13 @@ _Bandwidth = Annotated[
     ),
 ]
 _Latency = Annotated[float, Meta(ge=0, le=MAX_LATENCY_NS, description=f"a number of ns, 0 to {MAX_LATENCY_NS:g}")]
-_Size = Annotated[int, Meta(ge=2, description="a whole number above 1")]
+DimensionSize = Annotated[int, Meta(ge=2, description="a whole number above 1")]
+"""NPUs of a dimension."""
 _Device = Annotated[int, Meta(ge=0, description="a device id, 0 or more")]
 _Ends = Annotated[tuple[_Device, _Device], Meta(description="[src, dst]")]
-_OF_DIMENSIONS = Meta(min_length=1, description="a list of one entry per dimension")
-_List = Annotated[list[Any], _OF_DIMENSIONS]
+OF_DIMENSIONS = Meta(min_length=1, description="a list of one entry per dimension")
+"""Beside a list in an annotation: what it holds is by dimension."""
+_List = Annotated[list[Any], OF_DIMENSIONS]
 
 
 class _Override(Struct, frozen=True, forbid_unknown_fields=True):
@@ -375,7 +377,7 @@ def _entries(values: list[Any]) -> str:
 
 
 def _sizes(place: Value) -> list[int]:
-    sizes: list[int] = place.decoded(Annotated[list[_Size], _OF_DIMENSIONS])
+    sizes: list[int] = place.decoded(Annotated[list[DimensionSize], OF_DIMENSIONS])
     num_npus = 1
     for size in sizes:
         num_npus *= size

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, building_block
-from astra_tacos.network.network_config import MAX_NPUS, check_block_names
+from astra_tacos.network.network_config import MAX_NPUS, OF_DIMENSIONS, DimensionSize, check_block_names
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.study.optimizer.model import Demand, Job, Profile, Shape
 from astra_tacos.support.documents import Value, filled, read_yaml
@@ -30,16 +30,14 @@ _LINK, _SWITCH_PORT, _NIC = _PART_KEYS = ("Link", "Switch", "Nic")
 _TIERS = "CostDimension"
 _MAX_PRICE = 1e12
 """Dollars per GB/s: costs stay finite."""
-_OF_DIMENSIONS = Meta(min_length=1, description="a list of one entry per dimension")
-_Size = Annotated[int, Meta(ge=2, description="a whole number above 1")]
-_Members = Annotated[list[Annotated[int, Meta(ge=NOT_INVOLVED, description="a number of members, or -1")]], _OF_DIMENSIONS]
-_Tiers = Annotated[list[Annotated[str, filled("the name of a tier")]], _OF_DIMENSIONS]
+_Members = Annotated[list[Annotated[int, Meta(ge=NOT_INVOLVED, description="a number of members, or -1")]], OF_DIMENSIONS]
+_Tiers = Annotated[list[Annotated[str, filled("the name of a tier")]], OF_DIMENSIONS]
 _Price = Annotated[float, Meta(ge=0, le=_MAX_PRICE, description="dollars per GB/s, 0 or more")]
 
 
 class _Network(Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
-    topology: Annotated[list[Any], _OF_DIMENSIONS]
-    npus_count: Annotated[list[_Size], _OF_DIMENSIONS]
+    topology: Annotated[list[Any], OF_DIMENSIONS]
+    npus_count: Annotated[list[DimensionSize], OF_DIMENSIONS]
     cost_dimension: _Tiers | UnsetType = UNSET
 
 

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 Levels = tuple[tuple[tuple[int, ...], ...], ...]
 """Dimensions by level, the outermost first; each level's by kind, those that open up NPUs for the next kind first."""
-_SPARE = (0.01, 0.0)
-"""Deadlines beyond the bound that are tried, where classes differ in speed."""
-_LIKELY = 2
-"""How many of the variants of levels and deadlines are tried."""
+_SPARE = 0.01
+"""Share of the bound by which a deadline is beyond it, where classes differ in speed."""
 _SOME = 1 << 16
 _FEW = 1 << 8
 _AS_GOOD, _NEARER, _NEAR = 1.0005, 1.001, 1.005
@@ -59,7 +57,7 @@ def is_as_good_as(time_ns: float, bound_ns: int, rows: int) -> bool:
 
 
 def grow(task: SymmetricTask, gap_ns: int = 0) -> Trees:
-    """The fastest of a few sets of trees, greedily grown; those with levels come first.
+    """The faster of two sets of trees, greedily grown; those with levels come first.
 
     With levels, a class of slow links brings only the first copy of a chunk into each set of NPUs that faster classes connect:
     this needs no more of the slow links than the bound for cuts does. Without levels, it may bring others, which helps where
@@ -75,7 +73,7 @@ def grow(task: SymmetricTask, gap_ns: int = 0) -> Trees:
     grower = _Grower(task, gap_ns)
     bound = max(_bound_ns(task, grower.levels), farthest_ns(task, gap_ns))
     best: Trees | None = None
-    for levels, deadline in _variants(task, grower.levels, bound)[:_LIKELY]:
+    for levels, deadline in _variants(task, grower.levels, bound):
         found = grower.grow(levels, deadline)
         if best is None or found.time_ns < best.time_ns:
             best = found
@@ -129,12 +127,12 @@ def _by_speed(task: SymmetricTask, levels: Levels) -> Levels:
 
 
 def _variants(task: SymmetricTask, levels: Levels, bound: int) -> list[tuple[Levels, int | None]]:
-    """Levels and deadlines to try, the `_LIKELY` most promising ones first."""
-    flat: Levels = ((tuple(range(len(task.dimensions))),),)
-    deadlines = [None] if np.ptp(task.delay_ns) == 0 else [*(int(bound * (1 + spare)) for spare in _SPARE), None]
-    binding = list(dict.fromkeys((_by_speed(task, levels), levels)))
-    others = [each for each in dict.fromkeys((_by_speed(task, flat), flat)) if each not in binding]
-    return [(each, deadline) for kind in (binding, others) for deadline in deadlines for each in kind]
+    """Levels and deadlines to try: without deadlines, also all dimensions at once; where classes differ in speed, deadlines."""
+    if np.ptp(task.delay_ns) == 0:
+        flat: Levels = ((tuple(range(len(task.dimensions))),),)
+        return [(each, None) for each in dict.fromkeys((levels, flat))]
+    late, by_speed = int(bound * (1 + _SPARE)), _by_speed(task, levels)
+    return [(levels, late), (levels, bound)] if by_speed == levels else [(by_speed, late), (levels, late)]
 
 
 class _Grower:
