@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_AT
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_names
-from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace.trace import Trace
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import INVALID, Trace
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import count_before, distinct_places, group_by, row_places
@@ -108,7 +109,7 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
     groups = used_groups(run, rows)
     check_members(run, rows, groups)
     group = groups.group.copy()
-    _look_inside(run, rows, rank, pattern, root, group)
+    _apply_stated(run, rows, pattern, root, group)
     members = members_of(run.groups.members, run.network.num_npus, group)
     inside = is_member(members, group, rank)
     if not inside.all():
@@ -125,45 +126,34 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
     return CollectiveNodes(rows, rank, group, pattern, size, root, members, groups.group)
 
 
-def _look_inside(
-    run: Run,
-    rows: Ints,
-    rank: Ints,
-    pattern: Ints,
-    root: Ints,
-    group: Ints,
-) -> None:
-    """Details that the columns lack: patterns of nodes that another type carries, roots, and own groups in joint traces."""
-    trace, byte_offset = run.workload, run.columns.byte_offset
-    needles = PATTERN_ATTRIBUTE.encode(), GROUP_ATTRIBUTE.encode()
-    rooted = np.isin(pattern, list(ROOTED))
-    for one in range(trace.num_ranks):
-        entries = np.flatnonzero(rank == one) if trace.num_ranks < 2 else np.arange(*np.searchsorted(rank, (one, one + 1)))
-        if not len(entries):
-            continue
-        data = load_rank(trace, one)
-        if not any(needle in data for needle in needles) and not rooted[entries].any():
-            continue
-        for entry in entries.tolist():
-            row = int(rows[entry])
-            node = node_at(data, int(byte_offset[row]))
-            name = attribute(node, PATTERN_ATTRIBUTE)
-            if name is not None:
-                if name not in CommType.__members__:
-                    raise ConfigError(
-                        f"{trace.prefix}: {trace.describe_node(row)}: {PATTERN_ATTRIBUTE} is {name!r}, expected a pattern"
-                    )
-                pattern[entry] = CommType[name]
-            own = attribute(node, GROUP_ATTRIBUTE)
-            if own is not None:
-                if not str(own).isdecimal():
-                    raise ConfigError(
-                        f"{trace.prefix}: {trace.describe_node(row)}: {GROUP_ATTRIBUTE} is {own!r}, expected a number"
-                    )
-                group[entry] = int(own)
-            if pattern[entry] in ROOTED:
-                given = attribute(node, *ROOT_ATTRIBUTES)
-                root[entry] = NO_ROOT if given is None else int(given)
+def _apply_stated(run: Run, rows: Ints, pattern: Ints, root: Ints, group: Ints) -> None:
+    """Put in what nodes state: patterns of nodes that another type carries, roots, and own groups in joint traces."""
+    columns = run.columns
+    carried, own, given = columns.carried_pattern[rows], columns.own_group[rows], columns.root[rows]
+    pattern[carried >= 0] = carried[carried >= 0]
+    group[own >= 0] = own[own >= 0]
+    is_rooted = np.isin(pattern, list(ROOTED))
+    root[is_rooted] = given[is_rooted]
+    wrong = np.stack((carried == INVALID, own == INVALID, is_rooted & (given == INVALID)), axis=1)
+    if wrong.any():
+        entry, which = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        names, expected = (
+            ((PATTERN_ATTRIBUTE,), "a pattern"),
+            ((GROUP_ATTRIBUTE,), "a number"),
+            (ROOT_ATTRIBUTES, "a rank"),
+        )[int(which)]
+        _refuse(run, int(rows[entry]), names, expected)
+
+
+def _refuse(run: Run, row: int, names: tuple[str, ...], expected: str) -> NoReturn:
+    """Raise the error for the first attribute of some names that a node has."""
+    trace = run.workload
+    rank = int(np.searchsorted(trace.rank_first, row, side="right")) - 1
+    node = node_at(load_rank(trace, rank), int(run.columns.byte_offset[row]))
+    name = next(entry.name for entry in node.attr if entry.name in names)
+    value = attribute(node, name)
+    found = repr(value) if isinstance(value, (int, float, str, bytes)) else "a list"
+    raise ConfigError(f"{trace.prefix}: {trace.describe_node(row)}: {name} is {found}, expected {expected}")
 
 
 def describe(nodes: CollectiveNodes, trace: Trace, entry: int) -> str:

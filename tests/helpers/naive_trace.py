@@ -10,12 +10,26 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from astra_tacos.run.trace.schema import NodeType, schema_module
-from astra_tacos.run.trace.trace import ABSENT, DANGLING, WORKLOAD_ATTRIBUTES, ChunkColumns, NumberLists, Trace, WorkloadColumns
+from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
+from astra_tacos.run.trace.trace import (
+    ABSENT,
+    DANGLING,
+    INVALID,
+    WORKLOAD_ATTRIBUTES,
+    ChunkColumns,
+    NumberLists,
+    Trace,
+    WorkloadColumns,
+)
 
 INTEGERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64", "bool")
 TEXTS = ("string_val", "bytes_val")
 LISTS = {"msg_chunk_list": "chunk_lists", "place_list": "place_lists"}
+STATED = {
+    "root": ("root", "comm_root", "root_rank"),
+    "carried_pattern": ("astra_tacos_pattern",),
+    "own_group": ("astra_tacos_group",),
+}
 _MOST = (1 << 63) - 1
 
 
@@ -109,6 +123,8 @@ def naive_columns(files: list[bytes], prefix: str = "naive") -> Trace:
                 own=src if sends else dst if receives else ABSENT,
                 involved_dims=ABSENT if dimensions is None else sum(1 << d for d, used in enumerate(dimensions[:63]) if used),
                 involved_count=len(dimensions or ()),
+                **naive_stated(node),
+                num_data=len(node.data_deps),
                 wrong_type=wrong_type,
                 no_value=no_value,
                 byte_offset=offset,
@@ -177,6 +193,23 @@ def naive_attributes(node: Any) -> tuple[dict[str, Any], int, int]:
         else:
             wrong_type |= mark
     return found, wrong_type, no_value
+
+
+def naive_stated(node: Any) -> dict[str, int]:
+    """Root, carried pattern and own group."""
+    of: dict[str, Any] = {}
+    for name, words in STATED.items():
+        first = next((each for each in node.attr if each.name in words), None)
+        which = None if first is None else first.WhichOneof("value")
+        of[name] = None if which is None else (which.removesuffix("_val"), getattr(first, which))
+    root, pattern, group = of["root"], of["carried_pattern"], of["own_group"]
+    is_pattern = pattern is not None and pattern[0] == "string" and pattern[1] in CommType.__members__
+    is_group = group is not None and group[0] in ("string", *INTEGERS) and str(group[1]).isdecimal()
+    return {
+        "root": ABSENT if root is None else min(int(root[1]), _MOST) if root[0] in INTEGERS else INVALID,
+        "carried_pattern": ABSENT if pattern is None else CommType[pattern[1]] if is_pattern else INVALID,
+        "own_group": ABSENT if group is None else min(int(group[1]), _MOST) if is_group else INVALID,
+    }
 
 
 def naive_trace(prefix: Path) -> Trace:

@@ -10,7 +10,11 @@ VARINT, FIXED64, SPAN, OPEN, CLOSE, FIXED32 = range(6)
 WIRE_OF = dict.fromkeys(range(3, 29, 2), VARINT)
 WIRE_OF |= {3: FIXED64, 5: FIXED32, 19: FIXED32, 21: FIXED64, 23: FIXED32, 25: FIXED64, 29: SPAN, 31: SPAN}
 """Wire type of the fields that are an attribute's value; a list has the number after."""
-NAMES = [*WORKLOAD_ATTRIBUTES, "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc", "msg_chunk_list", "place_list"]
+STATED = ("root", "comm_root", "root_rank", "astra_tacos_pattern", "astra_tacos_group")
+NAMES = [
+    *(*WORKLOAD_ATTRIBUTES, "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc", "msg_chunk_list", "place_list"),
+    *STATED,
+]
 NEAR = [
     "",
     "colour",
@@ -21,10 +25,30 @@ NEAR = [
     "involved_dims",
     "pg_nam",
     "n" * 16,
+    "roots",
+    "astra_tacos_grouq",
+    "astra_tacos_group\0",
+    "astra_tacos_patter",
+    "astra_tacos_ppttern",
     "é" * 5,
     "0" * 200,
 ]
-GROUP_NAMES = ("", "0", "1", "2", "12345678", "123456789", "a" * 17, "a" * 16 + "b", "größe", "\0")
+GROUP_NAMES = (
+    "",
+    "0",
+    "1",
+    "2",
+    "12345678",
+    "123456789",
+    "a" * 17,
+    "a" * 16 + "b",
+    "größe",
+    "\0",
+    "BROADCAST",
+    "REDUCE",
+    "-1",
+    "٣",
+)
 NUMBERS = [0, 1, 2, 5, 6, 7, 127, 128, 300, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 63) - 1, 1 << 63, (1 << 64) - 1]
 TEXTS = [b"", b"send_1", b"12345678", "größer €".encode(), "\U0001f600 \ud7ff\ue000".encode(), b"x" * 300]
 BAD_TEXTS = [
@@ -137,6 +161,7 @@ class Builder:
         """A value of an attribute, most often of a type that fits its name."""
         if self.chance(75):
             usual = {"pg_name": 29, "involved_dim": 28, "is_cpu_op": 27, "is_rrc": 27, "msg_chunk_list": 8, "place_list": 8}
+            usual |= {"astra_tacos_pattern": 29, "astra_tacos_group": self.choice([29, 9])}
             field = usual.get(name, self.choice([7, 9, 13]))
         else:
             field = self.below(3, 33)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, one_step_exchange
 from helpers.plans import attributes, contents, lint_plan, messages, planned, written
 
 from astra_tacos import COLLECTIVES, CommType, ConfigError, PlanRequest, SearchOptions, load_schedule
 from astra_tacos.planner.plan import plan
+from astra_tacos.run.trace.node_bytes import encode_messages, read_messages, set_attribute
 
 
 @pytest.mark.parametrize("pattern", [CommType.BROADCAST, CommType.REDUCE, CommType.REDUCE_SCATTER_BLOCK])
@@ -84,3 +87,28 @@ def test_a_pattern_that_no_synthesizer_does_keeps_what_it_had(tmp_path, monkeypa
     ranks = [[coll(0, (), CommType.GATHER, size=1 << 16)] for _ in range(2)]
     with pytest.raises(ConfigError, match="GATHER: no synthesizer does gather, and ASTRA-sim has none"):
         plan(PlanRequest(written(tmp_path / "gather", RunFiles(ranks=ranks))), tmp_path / "refused")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "value", "message"),
+    [
+        ("astra_tacos_pattern", "string_val", "NOTHING", "astra_tacos_pattern is 'NOTHING', expected a pattern"),
+        ("astra_tacos_pattern", "int64_val", 3, "astra_tacos_pattern is 3, expected a pattern"),
+        ("astra_tacos_group", "string_val", "-1", "astra_tacos_group is '-1', expected a number"),
+        ("astra_tacos_group", "string_val", "9" * 30, f"astra_tacos_group is '{'9' * 30}', expected a number"),
+        ("astra_tacos_group", "bool_val", True, "astra_tacos_group is True, expected a number"),
+        ("root", "string_val", "none", "root is 'none', expected a rank"),
+        ("root_rank", "double_val", 1.5, "root_rank is 1.5, expected a rank"),
+    ],
+)
+def test_what_a_node_states_and_nobody_understands_is_refused(tmp_path, name, kind, value, message):
+    ranks = [[coll(0, (), CommType.BROADCAST, size=1 << 16), coll(5, [0], CommType.BROADCAST, size=1 << 16)] for _ in range(2)]
+    inputs = written(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
+    path = Path(f"{inputs.workload}.1.et")
+    metadata, nodes = read_messages(path)
+    set_attribute(nodes[1], name, kind, value)
+    path.write_bytes(encode_messages(metadata, nodes))
+    with pytest.raises(ConfigError) as raised:
+        plan(PlanRequest(inputs), tmp_path / "plan")
+    assert str(raised.value) == f"{inputs.workload}: rank 1, node 5: {message}"
+    assert not (tmp_path / "plan").exists()

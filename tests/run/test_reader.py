@@ -17,6 +17,7 @@ from helpers.trace_bytes import Builder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES
 from astra_tacos.run.trace import _scan_kernels, reader
 from astra_tacos.run.trace import et_schema_pb2 as schema
 from astra_tacos.run.trace._row_kernels import UNIQUE, ids_to_rows
@@ -120,7 +121,11 @@ def test_what_is_no_utf_8_in_the_name_of_a_group_is_shown_somehow(tmp_path):
 def test_the_kernels_names_are_the_traces():
     names = _scan_kernels.ATTRIBUTES
     assert names[: len(WORKLOAD_ATTRIBUTES)] == WORKLOAD_ATTRIBUTES
-    assert sorted(key for key in _scan_kernels._NAME_KEY.tolist() if key >= 0) == list(range(len(names)))
+    assert set(_scan_kernels._NAME_KEY.tolist()) == set(range(-1, len(names)))
+    root = names.index(ROOT_ATTRIBUTES[0])
+    assert tuple((name, root) for name in ROOT_ATTRIBUTES[1:]) == _scan_kernels.SYNONYMS
+    assert {PATTERN_ATTRIBUTE, GROUP_ATTRIBUTE} < set(names)
+    assert _scan_kernels._NAME_KEY.tolist().count(-1) == 32 - len(names) - len(_scan_kernels.SYNONYMS)
 
 
 # ---- From ids to rows ----

@@ -119,6 +119,7 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
     layout = ordered_graph.laid_out(trace)
     row_of = {task: place for place, task in enumerate(tasks)}
     num_deps = np.zeros(len(tasks), np.int64)
+    num_data = np.array([len(task.data) for task in tasks], np.int64)
     dep: list[int] = []
     own, rows = np.array([task.row for task in tasks], np.int64), layout.row
     size, pattern = trace.size_bytes[own], columns.comm_type[own]
@@ -143,6 +144,7 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
         comm_type=pattern[at],
         num_ops=num_ops[at],
         tensor_size=tensor_size[at],
+        num_data=num_data[at],
         **{
             name: getattr(columns, name)[rows]
             for name in (
@@ -152,6 +154,9 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
                 "group",
                 "involved_dims",
                 "involved_count",
+                "root",
+                "carried_pattern",
+                "own_group",
                 "wrong_type",
                 "no_value",
                 "byte_offset",

@@ -70,33 +70,44 @@ _WIRE_OF[[5, _FIXED32, _SFIXED32]] = _WIRE_32
 ATTRIBUTES = (
     *("is_cpu_op", "comm_type", "comm_size", "num_ops", "tensor_size", "comm_src", "comm_dst", "comm_tag", "comm_priority"),
     *("pg_name", "involved_dim", "msg_chunk_idx", "msg_chunk_cnt", "total_chunk_cnt", "is_rrc", "msg_chunk_list", "place_list"),
+    *("astra_tacos_pattern", "astra_tacos_group", "root"),
 )
 _IS_CPU_OP, _COMM_TYPE, _COMM_SIZE, _NUM_OPS, _TENSOR_SIZE, _COMM_SRC, _COMM_DST, _COMM_TAG, _COMM_PRIORITY = range(9)
 _PG_NAME, _INVOLVED_DIM, _CHUNK, _NUM_CHUNKS, _TOTAL_CHUNKS, _IS_RRC = range(9, 15)
-CHUNK_LIST, PLACE_LIST = 15, 16
-_NUM_ATTRIBUTES = 17
-# Then, in `values`: bit sets of attributes, how long `pg_name` (whose address is its value) and `involved_dim` are.
-_SEEN, _WRONG_TYPE, _NO_VALUE, _SIZE, _COUNT = range(17, 22)
-_NUM_VALUES = 22
+CHUNK_LIST, PLACE_LIST, _PATTERN, _OWN_GROUP, _ROOT = range(15, 20)
+_NUM_ATTRIBUTES = 20
+# Other names of an attribute.
+SYNONYMS = (("comm_root", _ROOT), ("root_rank", _ROOT))
+# Then, in `values`: how long texts are whose addresses are values, bit sets of attributes, how long `involved_dim` is, and how
+# many dependencies are on data.
+_SIZE, _PATTERN_SIZE, _OWN_GROUP_SIZE, _SEEN, _WRONG_TYPE, _NO_VALUE, _COUNT, _NUM_DATA = range(20, 28)
+_NUM_VALUES = 28
 _WORKLOAD_MARKS = (1 << 11) - 1
-# The last one is where the byte offset goes, the fourth from the end is the own rank's.
-_WORKLOAD_NUMBERS = (_COMM_TYPE, _NUM_OPS, _TENSOR_SIZE, _COMM_PRIORITY, _COMM_SRC, _INVOLVED_DIM, _COUNT, _COUNT)
+# The last one is where the byte offset goes, others those of the own rank, the pattern and the own group.
+_WORKLOAD_NUMBERS = (
+    *(_COMM_TYPE, _NUM_OPS, _TENSOR_SIZE, _COMM_PRIORITY, _COMM_SRC, _INVOLVED_DIM, _COUNT),
+    *(_ROOT, _PATTERN, _OWN_GROUP, _NUM_DATA, _COUNT),
+)
+_LINE_OWN, _LINE_PATTERN, _LINE_OWN_GROUP, _LINE_OFFSET = 4, 8, 9, 11
+_ABSENT, _INVALID = -1, np.iinfo(np.int64).min
+FIRST_TEXT = -2
+"""In the lines of pattern and own group, text 0; text 1 is one less, and so on."""
 _COMM_SEND, _COMM_RECV, _UNKNOWN_KIND = np.uint64(5), np.uint64(6), np.uint64(255)
 _LOW_32 = np.uint64(0xFFFFFFFF)
-_ABSENT = -1
 _MAX_DIMS = 63
 
-# A name's first and next eight bytes, times a number that gives each of the names above a slot of its own.
-_NAME_FACTOR = 0xE4B06CE60741C7A9
+# A name's first, next and last eight bytes, times a number that gives each of the names above a slot of its own.
+_NAME_FACTOR = 0x7CCB12D54BFE9C17
 _NAME_SHIFT = np.uint64(59)
 _NAME_LOW = np.zeros(32, np.uint64)
 _NAME_HIGH = np.zeros(32, np.uint64)
+_NAME_LAST = np.zeros(32, np.uint64)
 _NAME_SIZE = np.zeros(32, np.int64)
 _NAME_KEY = np.full(32, -1, np.int64)
-for _key, _name in enumerate(ATTRIBUTES):
-    _words = [int.from_bytes(_name.encode()[first : first + 8], "little") for first in (0, 8)]
+for _name, _key in (*((name, key) for key, name in enumerate(ATTRIBUTES)), *SYNONYMS):
+    _words = [int.from_bytes(_name.encode()[first : first + 8], "little") for first in (0, 8, 16)]
     _slot = (sum(_words) * _NAME_FACTOR) % (1 << 64) >> 59
-    _NAME_LOW[_slot], _NAME_HIGH[_slot] = _words
+    _NAME_LOW[_slot], _NAME_HIGH[_slot], _NAME_LAST[_slot] = _words
     _NAME_SIZE[_slot], _NAME_KEY[_slot] = len(_name), _key
 _NAME_MULTIPLIER = np.uint64(_NAME_FACTOR)
 
@@ -288,16 +299,19 @@ def _texts(at, end, count):
 @helper
 def _name_key(first, size):
     """Key of an attribute's name, -1 for others."""
-    if size < 6 or size > 15:
+    if size < 4 or size > 19:
         return -1
     low = _word(first)
-    high = _U0
+    high = last = _U0
     if size < 8:
         low &= _FULL >> (_U8 * np.uint64(8 - size))
+    elif size > 16:
+        high = _word(first + 8)
+        last = _word(first + 16) & (_FULL >> (_U8 * np.uint64(24 - size)))
     elif size > 8:
         high = _word(first + 8) & (_FULL >> (_U8 * np.uint64(16 - size)))
-    slot = np.int64(((low + high) * _NAME_MULTIPLIER) >> _NAME_SHIFT)
-    if _NAME_LOW[slot] == low and _NAME_HIGH[slot] == high and _NAME_SIZE[slot] == size:
+    slot = np.int64(((low + high + last) * _NAME_MULTIPLIER) >> _NAME_SHIFT)
+    if _NAME_LOW[slot] == low and _NAME_HIGH[slot] == high and _NAME_LAST[slot] == last and _NAME_SIZE[slot] == size:
         return _NAME_KEY[slot]
     return -1
 
@@ -334,6 +348,11 @@ def _list(at, end, field, bits, count):
 @helper
 def _bounded(bits):
     return np.int64(bits if bits < _MAX_INT64 else _MAX_INT64)
+
+
+@inlined
+def _is_integer(case):
+    return case >= _INT32 and case <= _BOOL and case & 1
 
 
 @helper
@@ -399,15 +418,24 @@ def _attribute(at, end, values):
     elif key == _PG_NAME and (case == _STRING or case == _BYTES):
         values[key] = np.int64(bits)
         values[_SIZE] = count
+    elif (key == _PATTERN or key == _OWN_GROUP) and case == _STRING:
+        values[key] = np.int64(bits)
+        values[_PATTERN_SIZE + key - _PATTERN] = count
     elif key == _INVOLVED_DIM and case == _BOOL_LIST:
         values[key] = np.int64(bits)
         values[_COUNT] = count
     elif (key == CHUNK_LIST or key == PLACE_LIST) and case == _INT32_LIST:
         values[key] = 1
-    elif key == _PG_NAME or key == _INVOLVED_DIM or key >= CHUNK_LIST or case < _INT32 or case > _BOOL or case & 1 == 0:
+    elif key == _PATTERN or (key == _OWN_GROUP and case == _BOOL):
+        values[key] = _INVALID
+    elif key == _PG_NAME or key == _INVOLVED_DIM or key == CHUNK_LIST or key == PLACE_LIST or not _is_integer(case):
         values[_WRONG_TYPE] |= 1 << key
+        if key >= _OWN_GROUP:
+            values[key] = _INVALID
     else:
         values[key] = _integer(case, bits)
+        if key == _OWN_GROUP and values[key] < 0:
+            values[key] = _INVALID
     return at
 
 
@@ -431,8 +459,8 @@ def _tail(at, size):
 
 
 @helper
-def _group(at, size, seed, begin, table, count):
-    """Number of a group name among the first `count` of `names`; `count` if it is new and has been added."""
+def _number(at, size, seed, begin, table, count):
+    """Number of a text among the first `count` of a table; `count` if it is new and has been added."""
     slots, names = table.slots, table.names
     hashed = seed ^ np.uint64(size)
     for place in range(0, size, 8):
@@ -458,10 +486,11 @@ def _group(at, size, seed, begin, table, count):
 class Table(NamedTuple):
     """What is filled: of the rows and dependencies of one rank, those from `room[0]` to `room[1]` and `room[2]` to `room[3]`.
 
-    `numbers` has 5, 8, 13 or 16 lines: ids, duration, size, peer, tag; if wanted chunk, number of chunks, all chunks; if wanted
-    communication type, operations, tensor size, priority, own rank, involved dimensions, their count, byte offset. `flags`: kind,
-    whether a receive reduces, whether it is an operation of the CPU, which lists it has (bits: chunks, places). `marks`: wrong
-    type, no value, number of the group (0: none, else one more).
+    `numbers` has 5, 8, 17 or 20 lines: ids, duration, size, peer, tag; if wanted chunk, number of chunks, all chunks; if wanted
+    communication type, operations, tensor size, priority, own rank, involved dimensions, their count, root, carried pattern and
+    own group (`INVALID` if the value is of a wrong type, from `FIRST_TEXT` down a text), dependencies on data, byte offset.
+    `flags`: kind, whether a receive reduces, whether it is an operation of the CPU, which lists it has (bits: chunks, places).
+    `marks`: wrong type, no value, number of the group (0: none, else one more).
     """
 
     room: I64  # [4]
@@ -472,8 +501,8 @@ class Table(NamedTuple):
     dep: I64_OUT  # ids
 
 
-class GroupNames(NamedTuple):
-    """Group names: a hash table, a power of 2, all 0 in the beginning; offset and size of each, to be filled."""
+class Texts(NamedTuple):
+    """Different texts: a hash table, a power of 2, all 0 in the beginning; offset and size of each, to be filled."""
 
     slots: I32_OUT
     names: I64_2D_OUT  # [2, most names]
@@ -525,14 +554,14 @@ def count_nodes(data: U8, size: int):
 def _forget(values):
     """No attribute is known."""
     for slot in range(_NUM_VALUES):
-        values[slot] = _ABSENT if slot < _NUM_ATTRIBUTES else 0
+        values[slot] = _ABSENT if slot < _SEEN else 0
     values[_IS_CPU_OP] = 0
     values[_IS_RRC] = 0
 
 
 @inlined
 def _put_row(table, row, node, duration, kind, values, offset):
-    """Fill a row of the table, but for its dependencies and its group, from what a node at an offset has."""
+    """Fill a row of the table, but for its dependencies and its texts, from what a node at an offset has."""
     is_send = kind == _COMM_SEND
     is_message = is_send or kind == _COMM_RECV
     to, back = values[_COMM_DST], values[_COMM_SRC]
@@ -543,7 +572,7 @@ def _put_row(table, row, node, duration, kind, values, offset):
     table.numbers[4, row] = values[_COMM_TAG]
     table.flags[0, row] = kind if kind < _UNKNOWN_KIND else _UNKNOWN_KIND
     line = 5
-    if len(table.numbers) == 8 or len(table.numbers) == 16:
+    if len(table.numbers) == 8 or len(table.numbers) == 20:
         for key in range(_CHUNK, _CHUNK + 3):
             table.numbers[line, row] = values[key]
             line += 1
@@ -553,8 +582,9 @@ def _put_row(table, row, node, duration, kind, values, offset):
         for key in _WORKLOAD_NUMBERS:
             table.numbers[line, row] = values[key]
             line += 1
-        table.numbers[line - 1, row] = offset
-        table.numbers[line - 4, row] = _ABSENT if not is_message else back if is_send else to
+        first = line - len(_WORKLOAD_NUMBERS)
+        table.numbers[first + _LINE_OFFSET, row] = offset
+        table.numbers[first + _LINE_OWN, row] = _ABSENT if not is_message else back if is_send else to
         table.flags[2, row] = values[_IS_CPU_OP] != 0
         table.marks[0, row] = values[_WRONG_TYPE] & _WORKLOAD_MARKS
         table.marks[1, row] = values[_NO_VALUE] & _WORKLOAD_MARKS
@@ -562,28 +592,29 @@ def _put_row(table, row, node, duration, kind, values, offset):
 
 
 @kernel
-def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT, groups: GroupNames):
+def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT, groups: Texts, others: Texts):
     """Read metadata and nodes of the first `size` bytes of `data`, which has `PADDING` bytes more.
 
     Parameters
     ----------
     seed
         A secret that makes hashes unpredictable.
-    table, groups
-        To be filled.
+    table, groups, others
+        To be filled: columns, group names, patterns and own groups.
     held
         [most control dependencies of one node], space to work in.
 
     Returns
     -------
-    code, message_at, fault_at, num_names
+    code, message_at, fault_at, num_groups, num_others
         A fault, where its message begins and where it is; NO_ROOM also if not all room is filled.
     """
     begin = np.int64(data.ctypes.data)
     end = begin + size
     at = message = begin
     row, used = table.room[0] - 1, table.room[2]
-    num_names = np.int64(0)
+    num_groups = num_others = np.int64(0)
+    first_line = len(table.numbers) - len(_WORKLOAD_NUMBERS)
     values = np.empty(_NUM_VALUES, np.int64)
     while at < end:
         message = at
@@ -624,12 +655,13 @@ def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT
                             break
                     if tag >> 3 == _DATA_DEP >> 3:
                         if used == table.room[3]:
-                            return NO_ROOM, message - begin, message - begin, 0
+                            return NO_ROOM, message - begin, message - begin, 0, 0
                         table.dep[used] = np.int64(value)
                         used += 1
+                        values[_NUM_DATA] += 1
                     else:
                         if num_held == len(held):
-                            return NO_ROOM, message - begin, message - begin, 0
+                            return NO_ROOM, message - begin, message - begin, 0, 0
                         held[num_held] = np.int64(value)
                         num_held += 1
                     if not is_packed:
@@ -637,21 +669,28 @@ def scan_nodes(data: U8, size: int, seed: np.uint64, table: Table, held: I64_OUT
             elif tag == _INPUTS or tag == _OUTPUTS:
                 at = _texts(first, at, _TEXTS_OF_IO)
         if at < 0:
-            return (-at) & ((1 << _CODE_BITS) - 1), message - begin, ((-at) >> _CODE_BITS) - begin, 0
+            return (-at) & ((1 << _CODE_BITS) - 1), message - begin, ((-at) >> _CODE_BITS) - begin, 0, 0
         if is_node:
             if row == table.room[1] or num_held > table.room[3] - used:
-                return NO_ROOM, message - begin, message - begin, 0
+                return NO_ROOM, message - begin, message - begin, 0, 0
             for entry in range(num_held):
                 table.dep[used] = held[entry]
                 used += 1
             table.dep_first[row + 1] = used
             _put_row(table, row, node, duration, node_kind, values, message - begin)
-            if len(table.marks) and values[_PG_NAME] != _ABSENT:
-                group = _group(values[_PG_NAME], values[_SIZE], seed, begin, groups, num_names)
-                num_names += group == num_names
-                table.marks[2, row] = group + 1
+            if len(table.marks):
+                if values[_PG_NAME] != _ABSENT:
+                    group = _number(values[_PG_NAME], values[_SIZE], seed, begin, groups, num_groups)
+                    num_groups += group == num_groups
+                    table.marks[2, row] = group + 1
+                for key, line in ((_PATTERN, _LINE_PATTERN), (_OWN_GROUP, _LINE_OWN_GROUP)):
+                    length = values[_PATTERN_SIZE + key - _PATTERN]
+                    if length != _ABSENT:
+                        text = _number(values[key], length, seed, begin, others, num_others)
+                        num_others += text == num_others
+                        table.numbers[first_line + line, row] = FIRST_TEXT - text
         row += 1
-    return FINE if row == table.room[1] and used == table.room[3] else NO_ROOM, 0, 0, num_names
+    return FINE if row == table.room[1] and used == table.room[3] else NO_ROOM, 0, 0, num_groups, num_others
 
 
 @kernel

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.trace.trace import NO_LISTS, NumberLists
+from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.trace.trace import INVALID, NO_LISTS, NumberLists
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import in_ranges
@@ -30,6 +31,8 @@ and decompressed contents may have 4 GiB."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _STEP = 1 << 20
 """Bytes that are unpacked at a time."""
+_MOST_DIGITS = 18
+"""Of a number that int64 holds whatever its digits are."""
 _MAX_NODES = (1 << 31) - 1
 """Rows are int32."""
 
@@ -110,7 +113,7 @@ NODE_NUMBERS = ("node_id", "duration_us", "size_bytes", "peer", "tag")
 CHUNK_NUMBERS = ("chunk", "num_chunks", "total_chunks")
 WORKLOAD_NUMBERS = (
     *("comm_type", "num_ops", "tensor_size", "comm_priority", "own"),
-    *("involved_dims", "involved_count", "byte_offset"),
+    *("involved_dims", "involved_count", "root", "carried_pattern", "own_group", "num_data", "byte_offset"),
 )
 FLAGS = ("kind", "reduces", "is_cpu_op", "lists")
 MARKS = ("wrong_type", "no_value", "group")
@@ -142,7 +145,7 @@ class Columns:
     Parameters
     ----------
     numbers
-        int64[5, 8, 13 or 16, num_nodes]: `NODE_NUMBERS`, then `CHUNK_NUMBERS` and `WORKLOAD_NUMBERS` if they are wanted.
+        int64[5, 8, 17 or 20, num_nodes]: `NODE_NUMBERS`, then `CHUNK_NUMBERS` and `WORKLOAD_NUMBERS` if they are wanted.
     flags
         uint8[4, num_nodes], `FLAGS`; those not wanted have no meaning. Bits of `lists`: `msg_chunk_list`, `place_list`.
     marks
@@ -211,20 +214,23 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
         measured extent. The message names file and byte offset.
     """
     from astra_tacos.run.trace._row_kernels import UNIQUE, ids_to_rows
-    from astra_tacos.run.trace._scan_kernels import FINE, NO_ROOM, GroupNames, Table, scan_nodes
+    from astra_tacos.run.trace._scan_kernels import FINE, FIRST_TEXT, NO_ROOM, Table, Texts, scan_nodes
 
     if file.size != extent.file_size:
         raise ConfigError(_describe_fault(file, NO_ROOM, 0, 0))
     end_row, end_dep = first_row + extent.num_nodes, first_dep + extent.num_deps
-    # Room for the largest possible number of group names; pages that are never touched take no memory.
+    # Room for the largest possible number of texts; pages that are never touched take no memory.
     most = extent.num_nodes if len(columns.marks) else 0
-    slots, names = np.zeros(1 << (2 * most).bit_length(), np.int32), np.empty((2, most), np.int64)
+    groups, others = (
+        Texts(np.zeros(1 << (2 * each).bit_length(), np.int32), np.empty((2, each), np.int64)) for each in (most, 2 * most)
+    )
     # Hashes of ids and names are seeded with a secret, so that nobody can make a file that takes quadratic time.
     seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
     room = np.array([first_row, end_row, first_dep, end_dep])
     table = Table(room, columns.numbers, columns.flags, columns.marks, columns.dep_first, columns.dep)
     held = np.empty(extent.most_held, np.int64)
-    code, message_at, fault_at, num_names = scan_nodes(file.data, extent.size, seed, table, held, GroupNames(slots, names))
+    found = scan_nodes(file.data, extent.size, seed, table, held, groups, others)
+    code, message_at, fault_at, num_groups, num_others = found
     if code != FINE:
         raise ConfigError(_describe_fault(file, code, message_at, fault_at))
     if not extent.num_nodes:
@@ -233,11 +239,25 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
     if second != UNIQUE:
         (message_at,), (node_id,), _ = find(file, np.array([second]))
         raise ConfigError(f"{file.at(message_at)}: a second node has the id {node_id}, expected ids to be unique")
-    group_names = _texts(file, names[:, :num_names])
+    group_names = _texts(file, groups.names[:, :num_groups])
+    if num_others:
+        texts = _texts(file, others.names[:, :num_others])
+        for name, meaning in (("carried_pattern", _pattern), ("own_group", _group)):
+            line = columns.numbers[WORKLOAD_NUMBERS.index(name) - len(WORKLOAD_NUMBERS), first_row:end_row]
+            is_text = (line <= FIRST_TEXT) & (line != INVALID)
+            line[is_text] = np.array([meaning(text) for text in texts], np.int64)[FIRST_TEXT - line[is_text]]
     if len(columns.numbers) in (len(NODE_NUMBERS), len(NODE_NUMBERS) + len(WORKLOAD_NUMBERS)):
         return Variable(group_names)
     lists = columns.flags[FLAGS.index("lists"), first_row:end_row]
     return Variable(group_names, *_lists(file, lists, first_row))
+
+
+def _pattern(name: str) -> int:
+    return CommType[name] if name in CommType.__members__ else INVALID
+
+
+def _group(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else INVALID
 
 
 def _lists(file: FileBytes, has: NDArray[np.uint8], first_row: int) -> tuple[NumberLists, NumberLists]:

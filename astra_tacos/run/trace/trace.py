@@ -15,6 +15,8 @@ from astra_tacos.support.grouping import members_of
 
 ABSENT = -1
 """Of an attribute that a node lacks."""
+INVALID = -(1 << 63)
+"""Of an attribute whose value means nothing."""
 DANGLING = -1
 """Of a dependency on an id that no node has."""
 UNKNOWN_KIND = 255
@@ -118,6 +120,13 @@ class WorkloadColumns:
         int64[num_nodes], bit d is set if `involved_dim` names dimension d, for dimensions 0 to 62.
     involved_count
         int64[num_nodes], length of `involved_dim`, 0 if absent; dimensions beyond it do not take part.
+    root
+        int64[num_nodes], the root's rank, of the first of `ROOT_ATTRIBUTES` that a node has; `INVALID` if it is no integer.
+    carried_pattern, own_group
+        int64[num_nodes], the `CommType` and the group's id that the attributes `PATTERN_ATTRIBUTE` and `GROUP_ATTRIBUTE` (of
+        `run/patterns.py`) state; `INVALID` if a value is no pattern's name or no number.
+    num_data
+        int64[num_nodes], how many of a node's dependencies, the first in `Trace.dep`, are on data.
     wrong_type, no_value
         uint32[num_nodes], bit i is set if attribute `WORKLOAD_ATTRIBUTES[i]` has a value of a type at which ASTRA-sim's reader
         throws (`feeder_v3/et_feeder_node.h`, `flagged_implicit_converter`; `Workload.cc` for `involved_dim`), or no value.
@@ -135,6 +144,10 @@ class WorkloadColumns:
     group_names: tuple[str, ...]
     involved_dims: Ints
     involved_count: Ints
+    root: Ints
+    carried_pattern: Ints
+    own_group: Ints
+    num_data: Ints
     wrong_type: NDArray[np.uint32]
     no_value: NDArray[np.uint32]
     byte_offset: Ints

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.run.groups import ALL_RANKS
-from astra_tacos.run.patterns import GROUP_ATTRIBUTE, pattern_name
-from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import ABSENT
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.facts import Facts
@@ -104,15 +104,10 @@ def other_size(facts: Facts) -> Findings:
                 continue
             what = _mismatch(comm_type, size, ranks, buffer, received)
             row = collectives.row[entry]
-            if what and not _is_one_of_several(workload, row):
+            is_one_of_several = workload.columns.own_group[row] != ABSENT
+            if what and not is_one_of_several:
                 pattern = f"{pattern_name(comm_type)} of {format_size(size)} on {ranks} ranks"
                 yield workload.at(row, f"{pattern} runs {view.files.prefix}, {what}", "use a trace made for this size")
-
-
-def _is_one_of_several(view: TraceView, row: int) -> bool:
-    """Whether a node says that its trace is for collectives of other groups, too."""
-    node = node_at(load_rank(view.trace, int(view.rank[row])), int(view.columns.byte_offset[row]))
-    return attribute(node, GROUP_ATTRIBUTE) is not None
 
 
 def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
