@@ -16,7 +16,7 @@ from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.request import parse_schedule
-from astra_tacos.planner.retime.written import write_scheduled
+from astra_tacos.planner.retime.written import scheduled_run
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import find_workload
@@ -67,7 +67,7 @@ def write_candidate(candidates: Candidates, schedule: str, inputs: RunInputs, fo
     """Write what a schedule makes of a run: the files are legal and take what was found."""
     candidate = candidates.make(parse_schedule(schedule) or ())
     folder.mkdir()
-    write_scheduled(folder, inputs, candidates.workload, candidates.source, candidate.new, candidates.backend)
+    scheduled_run(candidates.workload, candidate.new).write(folder, inputs.workload.name)
     after = planned_inputs(folder, inputs)
     assert violations(candidates.workload, after.workload) == ()
     assert replay_run(read_run(after)).end_ns == candidate.end_ns

@@ -13,7 +13,7 @@ from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, qu
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, read_run, replay_run
 from astra_tacos.planner import placed_plan
-from astra_tacos.planner.permuted_run import write_permuted
+from astra_tacos.planner.permuted_run import permuted
 from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.plan import write_fastest
@@ -122,7 +122,8 @@ def test_groups_that_talk_much_come_together(two, tmp_path):
 def test_peers_groups_and_roots_follow_and_all_else_stays(two, tmp_path):
     npu = np.array([3, 1, 4, 0, 5, 2, 7, 6])
     (tmp_path / "placed").mkdir()
-    after = write_permuted(tmp_path / "placed", two, find_workload(two), npu)
+    permuted(find_workload(two), npu).write(tmp_path / "placed", "w")
+    after = planned_inputs(tmp_path / "placed", two)
     groups = read_json(after.groups) if after.groups else {}
     assert groups == {name: sorted(npu[ranks].tolist()) for name, ranks in GROUPS.items()}
     old, new = messages(two), messages(after)

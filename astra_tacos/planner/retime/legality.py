@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.planner.global_order import match_messages
-from astra_tacos.planner.retime.written import FROM
 from astra_tacos.planner.workload import Workload
+from astra_tacos.run.patterns import ORIGIN_ATTRIBUTE
 from astra_tacos.run.trace.node_bytes import attribute, read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 
@@ -116,7 +116,7 @@ def _gradients(nodes: list[Any]) -> set[int]:
 def _origins(rank: _Rank) -> Iterator[str]:
     """Read where each new node comes from."""
     for node in rank.new:
-        text = attribute(node, FROM)
+        text = attribute(node, ORIGIN_ATTRIBUTE)
         if text is None:
             yield f"node {node.id} does not say where it comes from"
             continue
@@ -204,7 +204,7 @@ def _bytes(rank: _Rank, workload: Workload) -> Iterator[str]:
             continue
         size, held = int(attribute(node, "comm_size")), carried[node.id]
         count = members.get(int(attribute(node, "pg_name") or 0), ranks)
-        text = str(attribute(node, FROM))
+        text = str(attribute(node, ORIGIN_ATTRIBUTE))
         if text.isdecimal() or int(attribute(node, "comm_type")) not in (CommType.REDUCE_SCATTER, CommType.ALL_GATHER):
             fits = size == held
         else:
@@ -273,7 +273,7 @@ def _agreement(ranks: list[_Rank], workload: Workload) -> Iterator[str]:
             if node.type != NodeType.COMM_COLL:
                 continue
             group = str(attribute(node, "pg_name") or "0")
-            content = _content(str(attribute(node, FROM)), instance_of[one.rank])
+            content = _content(str(attribute(node, ORIGIN_ATTRIBUTE)), instance_of[one.rank])
             seen.setdefault(group, []).append((attribute(node, "comm_type"), attribute(node, "comm_size"), content))
         for group, listed in seen.items():
             number, expected = first.setdefault(group, (one.rank, listed))

@@ -86,6 +86,15 @@ def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
     setattr(entry, kind, value)
 
 
+def set_number(node: Any, name: str, value: int) -> None:
+    """Give the first attribute of that name a whole number, of the kind that it has, or add one."""
+    for entry in node.attr:
+        if entry.name == name:
+            setattr(entry, entry.WhichOneof("value") or "int64_val", value)
+            return
+    node.attr.add(name=name).int64_val = value
+
+
 def change_attribute(node: Any, name: str, value: int) -> None:
     """Change the attributes of that name that a node has, whatever kinds of values they have."""
     for entry in node.attr:
