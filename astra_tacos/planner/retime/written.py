@@ -1,8 +1,7 @@
 """From a task graph and an order to the run that it is: its columns in memory, and its files.
 
-All collectives and sends of a rank are chained by control dependencies in the order of the schedule, and ids ascend in it. A node
-has an attribute `astra_tacos_from` that says what of the run it was made of: `17` is node 17, `17:1/4` the second of four equal
-parts of its work, and `17[0:4096] 23[0:100]` bytes of the inputs of collectives 17 and 23.
+All collectives and sends of a rank are chained by control dependencies in the order of the schedule, and ids ascend in it. An
+attribute (`ORIGIN_ATTRIBUTE`) says what of the run before a node was made of.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from astra_tacos.planner.retime.tasks import SAME_TAG, Programs, Task, TaskGraph
 from astra_tacos.planner.run_files import write_configurations
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.patterns import ORIGIN_ATTRIBUTE
 from astra_tacos.run.run import NATIVE, WORKLOAD, Run, RunInputs
 from astra_tacos.run.trace.node_bytes import encode_messages, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import members_of
-
-FROM = "astra_tacos_from"
-"""Attribute of a node of a scheduled run: the nodes of the run before that it was made of."""
 
 
 class Layout(NamedTuple):
@@ -236,5 +233,5 @@ def _message(task: Task, new: Ordered, source: Source, id_of_instance: dict[int,
         node.name = f"{old.name}{operation.suffix}"
         set_attribute(node, "comm_size", "int64_val", operation.size_bytes)
         set_attribute(node, "comm_type", "int64_val", int(CommType(operation.pattern)))
-    set_attribute(node, FROM, "string_val", origin)
+    set_attribute(node, ORIGIN_ATTRIBUTE, "string_val", origin)
     return node
