@@ -586,9 +586,9 @@ def _agreement(listed: list[_Listed]) -> Iterator[Violation]:
     """Members of a group have the same collectives in the same order."""
     for key in dict.fromkeys(key for own in listed for key in own.collectives):
         ranks = key[0]
-        first = listed[ranks[0]].collectives.get(key)
+        of_rank = {rank: listed[rank].collectives.get(key) if rank < len(listed) else None for rank in ranks}
         for other in ranks:
-            if listed[other].collectives.get(key) != first:
+            if of_rank[other] != of_rank[ranks[0]]:
                 text = f"ranks {ranks[0]} and {other} have different collectives in group {key[1]}"
                 yield Violation("out-of-step", text, npu=other)
 
