@@ -15,7 +15,6 @@ from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidate, Candidates, replay_with
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.exposure_bound import exposed_ns, exposed_of_ranks
-from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policy import MAX_NODES_OF_RANK
 from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_schedule
 from astra_tacos.planner.retime.search import Found, Tried, names_of, search
@@ -34,11 +33,14 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.verifier.run_oracle import verify_run
 
 _MOST_LAYERS = 1000
 """Collectives of a run up to which each has a row of its own."""
 _MOST_RANKS = 4
 """Ranks of a group that names of equal collectives list."""
+_MOST_FAULTS = 5
+"""Faults of a candidate that notes list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -263,8 +265,8 @@ def _checked(
     collectives: SynthesizedCollectives | None,
 ) -> tuple[Candidate | None, list[str]]:
     """The candidate if its files are legal and take what it took in memory, else None and what is wrong."""
-    prefix = Path(written.workload.prefix)
-    problems = [f"DEFECT of astra_tacos: {best.name}: {text}" for text in violations(workload, prefix)]
+    verdict = verify_run(written, {}, workload.run)
+    problems = [f"DEFECT of astra_tacos: {best.name}: {each.message}" for each in verdict.violations[:_MOST_FAULTS]]
     if not problems:
         end_ns = replay_with(collectives, written, model).end_ns
         if end_ns != best.end_ns:

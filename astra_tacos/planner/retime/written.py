@@ -1,8 +1,7 @@
 """From a task graph and an order to the run that it is.
 
-All collectives and sends of a rank are chained by control dependencies in the order of the schedule, and ids ascend in it. A node
-has an attribute `astra_tacos_from` that says what of the run it was made of: `17` is node 17, `17:1/4` the second of four equal
-parts of its work, and `17[0:4096] 23[0:100]` bytes of the inputs of collectives 17 and 23.
+All collectives and sends of a rank are chained by control dependencies in the order of the schedule, and ids ascend in it. An
+attribute (`ORIGIN_ATTRIBUTE`) says what of the run before a node was made of.
 """
 
 from __future__ import annotations
