@@ -15,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.planner.assignment import Assignment, assign
-from astra_tacos.planner.global_order import order_dependencies
-from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_synthesis import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_files import write_configurations, write_ns3_configurations, write_traces
@@ -24,6 +22,8 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TraceParts, part_of
+from astra_tacos.run.global_order import order_dependencies
+from astra_tacos.run.instances import Instances
 from astra_tacos.run.patterns import CARRIER, COLLECTIVE_NAMES, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_types, pattern_name
 from astra_tacos.run.run import NATIVE, WORKLOAD, RunInputs
 from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
@@ -78,7 +78,7 @@ def find_changes(workload: Workload, assignment: Assignment, order: Ints | None,
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (workload.run.columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
-    row, before = np.empty((2, 0), np.int64) if order is None else order_dependencies(workload, order)
+    row, before = np.empty((2, 0), np.int64) if order is None else order_dependencies(workload.graph, order)
     entry_of = np.zeros(workload.run.workload.num_nodes, np.int64)
     entry_of[nodes.row] = np.arange(len(nodes.row))
     entry = entry_of[row]

@@ -17,7 +17,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.retime.written import FROM
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.trace.node_bytes import attribute, read_messages
@@ -291,10 +290,10 @@ def _content(text: str, instance_of: dict[int, int]) -> str:
 def _deliveries(ranks: list[_Rank], workload: Workload) -> Iterator[str]:
     """A receive gets that share of the message which it was to get."""
     trace = workload.run.workload
-    sent, received = match_messages(trace, workload.issue)
+    messages = workload.graph.messages
     receive_of = {
         (int(trace.rank[one]), int(trace.node_id[one])): (int(trace.rank[other]), int(trace.node_id[other]))
-        for one, other in zip(sent.tolist(), received.tolist(), strict=True)
+        for one, other in zip(messages.send.tolist(), messages.receive.tolist(), strict=True)
     }
     share_of = [
         {piece.node.id: (old, piece.begin, piece.end) for old, pieces in one.pieces.items() for piece in pieces} for one in ranks

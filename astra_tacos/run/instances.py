@@ -4,7 +4,7 @@ Nodes of one group, pattern, size and root are interchangeable: the k-th of them
 give these nodes the same distinct names, the nodes with one name form an instance instead, unless that would make a cycle of
 waiting.
 
-The collective nodes of a workload: rank, group, pattern, size and root of each, and the order in which ranks issue them.
+The collective nodes of a workload: rank, group, pattern, size and root of each.
 """
 
 from __future__ import annotations
@@ -15,37 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
+from astra_tacos.run.issue_order import IssueOrder
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.arrays import Bools, Ints
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import count_before, distinct_places, group_by, row_places
+from astra_tacos.support.grouping import count_before, distinct_places, row_places
 
 NO_ROOT = -1
 """Where a pattern has no root."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IssueOrder:
-    """The order in which ranks issue their nodes.
-
-    Parameters
-    ----------
-    order
-        int64[num_nodes], rows, rank by rank, the lowest id of those that are ready first.
-    place
-        int64[num_nodes], where in `order` a row is.
-    runs
-        bool[num_nodes], whether a row is in no cycle and behind none.
-    """
-
-    order: Ints
-    place: Ints
-    runs: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,24 +51,6 @@ class CollectiveNodes:
     root: Ints
     members: Mapping[int, tuple[int, ...]]
     named_group: Ints
-
-
-def find_issue_order(trace: Trace) -> IssueOrder:
-    """The order in which each rank issues its nodes, as far as dependencies and ids determine it."""
-    from astra_tacos.planner import _order_kernels as kernels
-
-    exists = trace.dep >= 0
-    row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))[exists]
-    needed = trace.dep[exists]
-    next_first, after = group_by(needed, row, trace.num_nodes)
-    key = np.empty(trace.num_nodes, np.int64)
-    key[np.argsort(trace.node_id, kind="stable")] = np.arange(trace.num_nodes)
-    waits = np.bincount(row, minlength=trace.num_nodes)
-    order, num_run = kernels.issue_order(trace.rank_first, kernels.Graph(waits, next_first, after), key)
-    place = np.empty(trace.num_nodes, np.int64)
-    place[order] = np.arange(trace.num_nodes)
-    rank = trace.rank
-    return IssueOrder(order, place, place - trace.rank_first[rank] < num_run[rank])
 
 
 def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
