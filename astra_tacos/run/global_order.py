@@ -87,7 +87,7 @@ def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: Ints)
     stuck = np.ones(len(graph.waits), np.bool_)
     stuck[order] = False
     # Walk back along what stuck vertices wait for, until one comes twice.
-    first, needed = group_by(graph.after, np.repeat(np.arange(len(stuck)), np.diff(graph.next_first)), len(stuck))
+    first, needed = graph.needed()
     at = int(np.flatnonzero(stuck)[0])
     seen: dict[int, int] = {}
     path: list[int] = []

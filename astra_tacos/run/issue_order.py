@@ -18,7 +18,7 @@ class IssueOrder:
     Parameters
     ----------
     order
-        int64[num_nodes], rows, rank by rank, the lowest id of those that are ready first; rows that never run come last.
+        int64[num_nodes], rows, rank by rank; of each rank, those that never run come last.
     place
         int64[num_nodes], where in `order` a row is.
     runs
@@ -30,8 +30,29 @@ class IssueOrder:
     runs: Bools
 
 
+def keep_dependencies(rank: Ints, first: Ints, after: Ints) -> IssueOrder:
+    """An order that dependencies allow, whatever the ids: nodes that they leave unordered come breadth first.
+
+    Parameters
+    ----------
+    rank
+        int64[num_nodes], ascending.
+    first, after
+        The rows that depend on each row (CSR).
+    """
+    from astra_tacos.support.kernels.shared import topological_order
+
+    place = np.full(len(rank), len(rank))
+    order = topological_order(np.bincount(after, minlength=len(rank)), first, after)
+    place[order] = np.arange(len(order))
+    by_rank = np.lexsort((place, rank))
+    runs = place < len(rank)
+    place[by_rank] = np.arange(len(rank))
+    return IssueOrder(by_rank, place, runs)
+
+
 def find_issue_order(trace: Trace) -> IssueOrder:
-    """The order in which each rank issues its nodes."""
+    """The order in which each rank issues its nodes: the lowest id of those that are ready first."""
     from astra_tacos.run import _order_kernels as kernels
 
     exists = trace.dep >= 0

@@ -37,6 +37,11 @@ class MergedGraph:
         order: Ints = topological_order(self.waits.copy(), self.next_first, self.after)
         return order
 
+    def needed(self) -> tuple[Ints, Ints]:
+        """int64[num_vertices + 1] and int64[...], the vertices that each one waits for, ascending (CSR)."""
+        num = len(self.waits)
+        return group_by(self.after, np.repeat(np.arange(num), np.diff(self.next_first)), num)
+
 
 def merge(
     trace: Trace,

@@ -21,7 +21,7 @@ from astra_tacos.support.grouping import group_by, row_places
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageQueues:
-    """The sends and the receives of each key: tag, source, destination and size.
+    """The sends and the receives of each key: source, destination, tag and size.
 
     Parameters
     ----------
@@ -39,10 +39,21 @@ class MessageQueues:
         """Number of distinct keys."""
         return len(self.first_send) - 1
 
+    def neighbours(self) -> tuple[Ints, Ints, Ints]:
+        """Keys, rows of messages, and rows of the next one of the same kind and key; of each key its receives, then its sends."""
+        parts = []
+        for first, rows in ((self.first_receive, self.receive), (self.first_send, self.send)):
+            key = np.repeat(np.arange(self.num_keys), np.diff(first))
+            follows = np.flatnonzero(np.diff(key) == 0)
+            parts.append((key[follows], rows[follows], rows[follows + 1]))
+        key, one, next_one = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        turn = np.argsort(key, kind="stable")
+        return key[turn], one[turn], next_one[turn]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Messages:
-    """Sends and the receives that they meet if ranks issue their nodes in the order that `IssueOrder` has.
+    """Sends and the receives that they meet if ranks issue their nodes in the given `IssueOrder`.
 
     Parameters
     ----------
@@ -51,11 +62,14 @@ class Messages:
     certain
         bool[m], whether these two meet in whatever order ranks issue their nodes: dependencies chain all sends of the key, and
         all of its receives.
+    unordered
+        int64[n] each, rows of two sends or two receives of one key, one after the other in `IssueOrder`, that nothing orders.
     """
 
     send: Ints
     receive: Ints
     certain: Bools
+    unordered: tuple[Ints, Ints]
 
 
 def stated_tags(trace: Trace, rows: Ints) -> Ints:
@@ -65,7 +79,7 @@ def stated_tags(trace: Trace, rows: Ints) -> Ints:
 
 
 def message_keys(trace: Trace, rows: Ints, lattice: Lattice | None = None) -> tuple[Ints, ...]:
-    """int64[len(rows)] each: tag, source, destination and size of sends or receives.
+    """int64[len(rows)] each: source, destination, tag and size of sends or receives.
 
     Parameters
     ----------
@@ -79,7 +93,7 @@ def message_keys(trace: Trace, rows: Ints, lattice: Lattice | None = None) -> tu
     source, destination = np.where(sends, own, peer), np.where(sends, peer, own)
     if lattice is not None:
         source, destination = lattice.canonical(source, destination)
-    return stated_tags(trace, rows), source, destination, trace.size_bytes[rows]
+    return source, destination, stated_tags(trace, rows), trace.size_bytes[rows]
 
 
 def queue_messages(trace: Trace, issue: IssueOrder, among: Bools | None = None, lattice: Lattice | None = None) -> MessageQueues:
@@ -110,20 +124,12 @@ def match_messages(trace: Trace, issue: IssueOrder, queues: MessageQueues) -> Me
     ):
         turn = np.arange(len(rows)) - np.repeat(first[:-1], number)
         ends.append(rows[turn < np.repeat(np.minimum(number, other), number)])
-    chained = _chained(trace, issue, queues.first_send, queues.send) & _chained(
-        trace, issue, queues.first_receive, queues.receive
-    )
-    return Messages(ends[0], ends[1], np.repeat(chained, np.minimum(num_sends, num_receives)))
-
-
-def _chained(trace: Trace, issue: IssueOrder, first: Ints, rows: Ints) -> Bools:
-    """bool[num_lists], whether dependencies order each row of a list after the one before it."""
-    number = np.repeat(np.arange(len(first) - 1), np.diff(first))
-    follows = np.flatnonzero(np.diff(number) == 0)
-    apart = follows[~precede(trace, issue.place, issue.order, rows[follows], rows[follows + 1])]
-    chained = np.ones(len(first) - 1, np.bool_)
-    chained[number[apart]] = False
-    return chained
+    key, one, next_one = queues.neighbours()
+    free = np.flatnonzero(~precede(trace, issue.place, issue.order, one, next_one))
+    chained = np.ones(queues.num_keys, np.bool_)
+    chained[key[free]] = False
+    certain = np.repeat(chained, np.minimum(num_sends, num_receives))
+    return Messages(ends[0], ends[1], certain, (one[free], next_one[free]))
 
 
 def awaited_sends(trace: Trace, issue: IssueOrder, queues: MessageQueues) -> tuple[Ints, Ints]:

@@ -27,7 +27,7 @@ class Collectives:
     Parameters
     ----------
     row
-        int64[n], rows of the nodes, by rank and then by `TraceView.order`.
+        int64[n], rows of the nodes, by rank and then by the order of issue.
     rank, group, comm_type, size_bytes
         int64[n]; `group` is an id, ALL_RANKS for all ranks.
     named, run
@@ -78,7 +78,7 @@ def find_collectives(
     members = members_of(groups, num_npus, np.unique(group[runnable]))
     rows = np.flatnonzero(runnable)
     rows = rows[is_member(members, group[rows], view.rank[rows])]
-    rows = rows[np.argsort(view.place[rows])]
+    rows = rows[np.argsort(view.issue.place[rows])]
     rank, group, comm_type, size = view.rank[rows], group[rows], view.columns.comm_type[rows], view.trace.size_bytes[rows]
     named = implementation[rows].astype(np.int64)
     planner = _planners(rank, group, comm_type)
@@ -117,7 +117,7 @@ def _planners(rank: Ints, group: Ints, comm_type: Ints) -> Ints:
 
 def _chained(view: TraceView, rows: Ints, group: Ints) -> Bools:
     """bool[n], whether dependencies order each node after the previous node of its group on its rank."""
-    order = np.lexsort((view.place[rows], group, view.rank[rows]))
+    order = np.lexsort((view.issue.place[rows], group, view.rank[rows]))
     rows, sorted_group = rows[order], group[order]
     follows = (sorted_group[1:] == sorted_group[:-1]) & (view.rank[rows[1:]] == view.rank[rows[:-1]])
     chained = np.ones(len(rows), np.bool_)
@@ -142,7 +142,7 @@ def _turns(
     if len(open_):
         _, name[open_] = np.unique(np.array(read_names(view.trace, rows[open_])), return_inverse=True)
         name[open_[~_names_agree(sort[open_], rank[open_], name[open_])]] = 0
-    order = np.lexsort((view.place[rows], name))
+    order = np.lexsort((view.issue.place[rows], name))
     turn = np.empty(len(rows), np.int64)
     turn[order] = count_before(sort[order], rank[order])
     return turn
