@@ -220,7 +220,7 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
             joint_of[times[0]], group[times[0]], root[times[0]] = number, own, -1
     kept, renumbered = np.unique(number_of, return_inverse=True)
     nodes = replace(instances.nodes, members=members)
-    columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept])
+    columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept], instances.certain[kept])
     together = Instances(nodes, renumbered[instances.instance], *columns)
     graph = workload.graph.with_instances(together)
     if graph.has_circle:
