@@ -69,6 +69,8 @@ def merge(
     needed = np.concatenate((trace.dep[trace.dep >= 0], send))
     both = runs[after] & runs[needed]
     num = trace.num_nodes + int(number.max(initial=-1)) + 1
-    tail, head = np.divmod(distinct(vertex[needed[both]] * num + vertex[after[both]]), num)
-    next_first, later = group_by(tail, head, num)
-    return MergedGraph(vertex, np.bincount(head, minlength=num), next_first, later)
+    edges = distinct(vertex[needed[both]] * num + vertex[after[both]])  # which ascend by what is needed
+    tail = edges // num
+    head = edges - tail * num
+    next_first = np.concatenate(([0], np.cumsum(np.bincount(tail, minlength=num))))
+    return MergedGraph(vertex, np.bincount(head, minlength=num), next_first, head)
