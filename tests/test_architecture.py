@@ -116,6 +116,29 @@ def test_the_oracle_shares_no_code_with_what_it_judges():
         assert not imported_modules(path) & THE_JUDGED, path
 
 
+GRAPH = {
+    f"run.{name}" for name in ("graph", "messages", "instances", "merged_graph", "issue_order", "global_order", "longest_ways")
+}
+
+
+def test_one_place_matches_messages_and_one_orders_ranks():
+    """The graph of a run, and the oracle's own. The replay decides as it runs: it does not see the graph, nor does the oracle."""
+    matchers, orderers = set(), set()
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        for node in nodes(path):
+            matches = isinstance(node, ast.FunctionDef) and node.name in ("match_messages", "match_instances", "match_turns")
+            matchers |= {place} if matches else set()
+            sorts = isinstance(node, ast.ImportFrom) and any(alias.name == "topological_order" for alias in node.names)
+            orderers |= {place} if sorts else set()
+        if place.startswith(("replayer/", "verifier/")):
+            assert not imported_modules(path) & GRAPH, place
+    oracle = {"verifier/program_form.py", "verifier/program_order.py"}
+    assert matchers == {"run/messages.py", "run/instances.py", "verifier/program_form.py"}
+    assert orderers == {"run/issue_order.py", "run/merged_graph.py", "verifier/program_order.py"}
+    assert {path for path in matchers | orderers if path.startswith("verifier/")} == oracle
+
+
 def folder(module):
     """Of a module, by its name within the package; a package is a folder itself."""
     place = PACKAGE.joinpath(*module.split("."))

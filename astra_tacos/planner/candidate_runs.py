@@ -9,13 +9,13 @@ from functools import reduce
 import numpy as np
 
 from astra_tacos.export.chakra import schedule_trace
-from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.joint.joint_synthesis import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
 from astra_tacos.planner.planned_run import PlannedRun
 from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import Workload
+from astra_tacos.run.global_order import order_instances
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType
@@ -227,4 +227,4 @@ def order_run(workload: Workload, solutions: Solutions, before: RunOutcome | Non
         urgency = np.zeros(instances.num_instances, np.int64)
         np.maximum.at(urgency, instances.instance, before.node_issue_ns[instances.nodes.row])
         urgency = -urgency
-    return order_instances(workload, duration_ns, instance_ns, urgency)
+    return order_instances(workload.graph, duration_ns, instance_ns, urgency)

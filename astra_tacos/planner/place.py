@@ -21,7 +21,6 @@ import numpy as np
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.network_files import NETWORK, own_tables
-from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.permuted_run import check_permutable, permuted
 from astra_tacos.planner.run_files import PLACE_FILE, planned_inputs
 from astra_tacos.planner.workload import NO_CASE, Workload, find_workload
@@ -367,7 +366,7 @@ def demands_of(workload: Workload) -> list[Demand]:
             continue
         ranks = tuple(sorted(instances.nodes.members[int(instances.group[number])]))
         counts[workload.cases[case].collective, workload.cases[case].size_bytes, ranks] += 1
-    send, _ = match_messages(trace, workload.issue)
+    send = workload.graph.messages.send
     for row, rank in zip(send.tolist(), trace.rank[send].tolist(), strict=True):
         ends = (rank, int(trace.peer[row]))
         if ends[0] != ends[1]:

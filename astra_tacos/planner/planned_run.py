@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from astra_tacos.export.chakra import ScheduleFiles
 from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.assignment import Assignment, assign, tag_ranges
-from astra_tacos.planner.global_order import order_dependencies
-from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_synthesis import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_files import COLLECTIVE
@@ -24,7 +22,9 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.chunks import TraceParts, part_of
 from astra_tacos.run.collective_files import CollectiveFiles, CopiedFiles, IdleFiles
+from astra_tacos.run.global_order import order_dependencies
 from astra_tacos.run.groups import CommunicatorGroups
+from astra_tacos.run.instances import Instances
 from astra_tacos.run.patterns import (
     CARRIER,
     COLLECTIVE_NAMES,
@@ -87,7 +87,7 @@ def find_changes(workload: Workload, assignment: Assignment, order: Ints | None,
     has_trace = assignment.implementation[instance] >= 0
     is_carried = has_trace & (carrying != nodes.pattern) & (workload.run.columns.comm_type[nodes.row] != carrying)
     pattern = np.where(is_carried, nodes.pattern, -1)
-    row, before = np.empty((2, 0), np.int64) if order is None else order_dependencies(workload, order)
+    row, before = np.empty((2, 0), np.int64) if order is None else order_dependencies(workload.graph, order)
     entry_of = np.zeros(workload.run.workload.num_nodes, np.int64)
     entry_of[nodes.row] = np.arange(len(nodes.row))
     entry = entry_of[row]

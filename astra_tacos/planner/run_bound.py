@@ -34,19 +34,18 @@ from astra_tacos.bounds.cut import chosen_sides, describe_side, links_into
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.global_order import certain_messages
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import collective_of_group, largest_bound, least_ns
 from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.longest_ways import LeastTimes, longest_ways
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.solver.native import SPLITS
 from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 MOST_NODES = 1 << 20
@@ -242,7 +241,7 @@ def _least(topology: Topology, ports: tuple[Floats, Floats], collective: Collect
 
 def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
     """The longest that a rank computes."""
-    worst, busy_ns = busiest_rank(workload.run, actions, workload.issue.runs)
+    worst, busy_ns = busiest_rank(workload.run, actions, workload.graph.issue.runs)
     return busy_ns, f"the compute of rank {worst}"
 
 
@@ -273,7 +272,7 @@ def _cut(workload: Workload, topology: Topology, groups: _Groups, least: dict[tu
     entering[single] = into[sides[single].argmax(axis=1)]
     entering[all_but_one] = out_of[sides[all_but_one].argmin(axis=1)]
     trace = workload.run.workload
-    send = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & workload.issue.runs)
+    send = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & workload.graph.issue.runs)
     ends, which = np.unique(np.stack((trace.rank[send], trace.peer[send])), axis=1, return_inverse=True)
     sizes = trace.size_bytes[send] * allowance(trace.size_bytes[send], _fastest(topology))
     amounts = np.bincount(which.ravel(), sizes, ends.shape[1])
@@ -294,10 +293,7 @@ def _path(
     own_bounds: list[int | None],
 ) -> tuple[tuple[int, str], int]:
     """The longest way through the dependencies, and the longest one if the members of collectives keep in step."""
-    from astra_tacos.planner._order_kernels import Together, Waits, longest_ways
-
-    trace, instances = workload.run.workload, workload.instances
-    begin, rows = group_by(instances.instance, instances.nodes.row, instances.num_instances)
+    instances = workload.instances
     keys, number = np.unique(np.stack((workload.of_instance, instances.group)), axis=1, return_inverse=True)
     unknown = _Least(0, 0, np.empty(0), np.empty(0))
     some = [least.get((case, group), unknown) for case, group in keys.T.tolist()]
@@ -306,16 +302,15 @@ def _path(
     # Members of a rooted collective need not wait for one another, nor do those of one without a case, which moves nothing.
     waits = (instances.root < 0) & (workload.of_instance != NO_CASE)
     times = (each[number.ravel()] for each in (first_ns, all_ns, np.where(alone < 0, all_ns, alone)))
-    duration = np.where(actions.is_timed & workload.issue.runs, actions.amount, 0)
-    waiting = Waits(trace.dep_first, trace.dep, duration, *_messages(workload, topology))
-    longest, in_step = longest_ways(workload.graph.order(), waiting, Together(begin, rows, waits, *times))
+    duration = np.where(actions.is_timed & workload.graph.issue.runs, actions.amount, 0)
+    longest, in_step = longest_ways(workload.graph, LeastTimes(duration, *_messages(workload, topology), waits, *times))
     return (longest, "the longest way through the dependencies"), in_step
 
 
 def _messages(workload: Workload, topology: Topology) -> tuple[Ints, Ints]:
     """int64[num_nodes]: the row of a send that each receive waits for, -1 for none; and what the message takes at least in ns."""
     trace = workload.run.workload
-    sent, received = certain_messages(trace, workload.issue)
+    received, sent = workload.graph.awaited
     fastest = np.zeros(topology.num_devices)
     np.maximum.at(fastest, topology.link_src, topology.link_bandwidth_gibps)
     away = trace.peer[sent] != trace.rank[sent]

@@ -17,11 +17,11 @@ import numpy as np
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.global_order import MergedGraph, merge
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
-from astra_tacos.planner.instances import Instances, IssueOrder, find_collective_nodes, find_issue_order, match_instances
 from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.graph import RunGraph
+from astra_tacos.run.instances import Instances
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_types
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
@@ -197,18 +197,25 @@ class Workload:
 
     Parameters
     ----------
-    run, issue, instances, graph
-        The run, how ranks issue its nodes, what belongs together, and what waits for what.
+    graph
+        The graph of the run: what belongs together, and what waits for what.
     cases, of_instance
         Distinct cases, and int64[num_instances], which one each is, NO_CASE for none.
     """
 
-    run: Run
-    issue: IssueOrder
-    instances: Instances
-    graph: MergedGraph
+    graph: RunGraph
     cases: tuple[DistinctCollective, ...]
     of_instance: Ints
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.graph.run
+
+    @property
+    def instances(self) -> Instances:
+        """Its collectives."""
+        return self.graph.instances
 
     @property
     def own_run(self) -> Run:
@@ -256,15 +263,9 @@ def find_workload(inputs: RunInputs) -> Workload:
             f"{run.network.source}: astra_tacos.reducing: devices that add are no part of runs, expected a network without: "
             "messages of a run go from NPU to NPU"
         )
-    issue = find_issue_order(run.workload)
-    nodes = find_collective_nodes(run, issue)
-    instances = match_instances(run.workload, nodes, by_name=True)
-    graph = merge(run.workload, issue, instances)
-    if graph.has_circle:
-        instances = match_instances(run.workload, nodes, by_name=False)
-        graph = merge(run.workload, issue, instances)
-    cases, of_instance = find_distinct_collectives(instances, build_topology(run.network, may_forward=True), run.network)
-    return Workload(run, issue, instances, graph, cases, of_instance)
+    graph = RunGraph(run)
+    cases, of_instance = find_distinct_collectives(graph.instances, build_topology(run.network, may_forward=True), run.network)
+    return Workload(graph, cases, of_instance)
 
 
 def baseline_run(workload: Workload, baseline: str | None) -> Run:
@@ -328,7 +329,7 @@ def limit_messages(workload: Workload, most_messages: int | None) -> tuple[Workl
         About how many messages the planned run may have; None for `DEFAULT_FACTOR` times what native collectives take.
     """
     trace, native = workload.run.workload, native_messages(workload)
-    own = int(np.count_nonzero((trace.kind == NodeType.COMM_SEND) & workload.issue.runs))
+    own = int(np.count_nonzero((trace.kind == NodeType.COMM_SEND) & workload.graph.issue.runs))
     total = max(int(native.sum()), 1)
     limit = own + DEFAULT_FACTOR * total if most_messages is None else most_messages
     factor = max((limit - own) / total, 1.0)

@@ -25,7 +25,8 @@ from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.patterns import TAGS
+from astra_tacos.run.issue_order import find_issue_order
+from astra_tacos.run.messages import match_messages, queue_messages
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints
@@ -191,10 +192,12 @@ def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> Ints:
 def _paths_ns(some: CompactRun, *durations: Ints) -> list[int]:
     """The longest way through the nodes of representatives, for each of some int64[num_nodes] of what nodes take.
 
-    A receive also comes after the send that alone can meet it, which takes as long as its message at least.
+    A receive also comes after the send that certainly meets it, which takes as long as its message at least.
     """
     trace, dimensions = some.run.workload, some.run.network.dimensions
-    receives, sends = _pairs(some)
+    issue = find_issue_order(trace)
+    messages = match_messages(trace, issue, queue_messages(trace, issue, lattice=some.lattice))
+    receives, sends = messages.receive[messages.certain], messages.send[messages.certain]
     latency = min(int(each.latency_ns) for each in dimensions)
     rate = _fastest(some)
     took = (trace.size_bytes[sends] / rate).astype(np.int64) + latency
@@ -219,19 +222,3 @@ def _paths_ns(some: CompactRun, *durations: Ints) -> list[int]:
                 begin[after] = max(begin[after], end)
         longest.append(max(ends))
     return longest
-
-
-def _pairs(some: CompactRun) -> tuple[Ints, Ints]:
-    """The rows of receives that only one send can meet, and the rows of these sends."""
-    trace, lattice = some.run.workload, some.lattice
-    known: dict[tuple[int, ...], list[list[int]]] = {}
-    for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
-        rows = np.flatnonzero(trace.kind == kind)
-        own, peer = lattice.representatives[trace.rank[rows]], trace.peer[rows]
-        src, dst = (own, peer) if kind == NodeType.COMM_SEND else lattice.canonical(peer, own)
-        keys = np.stack((src, dst, trace.tag[rows] % TAGS, trace.size_bytes[rows]), axis=1)
-        for key, row in zip(map(tuple, keys.tolist()), rows.tolist(), strict=True):
-            known.setdefault(key, [[], []])[kind == NodeType.COMM_RECV].append(row)
-    pairs = [(received[0], sent[0]) for sent, received in known.values() if len(sent) == len(received) == 1]
-    receives, sends = np.array(pairs, np.int64).reshape(-1, 2).T
-    return receives, sends

@@ -17,15 +17,14 @@ from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.global_order import merge
 from astra_tacos.planner.group_topology import group_topology
-from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_sets import JointSet
 from astra_tacos.planner.synthesis import WORTH_MORE_SENDS
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TracePart, part_of
+from astra_tacos.run.instances import Instances
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
@@ -221,15 +220,13 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
             joint_of[times[0]], group[times[0]], root[times[0]] = number, own, -1
     kept, renumbered = np.unique(number_of, return_inverse=True)
     nodes = replace(instances.nodes, members=members)
-    columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept])
+    columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept], instances.certain[kept])
     together = Instances(nodes, renumbered[instances.instance], *columns)
-    graph = merge(workload.run.workload, workload.issue, together)
+    graph = workload.graph.with_instances(together)
     if graph.has_circle:
         return None
     of_instance = np.where(joint_of[kept] == NO_JOINT, workload.of_instance[kept], NO_CASE)
-    return JointWorkload(
-        replace(workload, instances=together, graph=graph, of_instance=of_instance), tuple(joints), joint_of[kept], groups
-    )
+    return JointWorkload(replace(workload, graph=graph, of_instance=of_instance), tuple(joints), joint_of[kept], groups)
 
 
 def _named_already(workload: Workload, joint: JointCollective) -> int | None:

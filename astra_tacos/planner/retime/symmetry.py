@@ -26,7 +26,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.planner.global_order import match_messages
 from astra_tacos.planner.retime.tasks import Extent, Operation, Programs, Task, TaskGraph
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
@@ -111,10 +110,11 @@ def programs_of(workload: Workload) -> Programs:
     waits = np.diff(trace.dep_first)
     own = (
         *(trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, waits, columns.comm_type, columns.num_ops),
-        *(columns.tensor_size, columns.is_cpu_op, workload.issue.place - first[rank]),
+        *(columns.tensor_size, columns.is_cpu_op, workload.graph.issue.place - first[rank]),
     )
     dep = np.where(trace.dep < 0, trace.dep, trace.dep - np.repeat(first[rank], waits))
-    sent, received = match_messages(trace, workload.issue)
+    messages = workload.graph.messages
+    sent, received = messages.send, messages.receive
     meets = np.full(trace.num_nodes, -1, np.int64)
     meets[sent], meets[received] = received, sent
     alone = np.flatnonzero(meets < 0)
@@ -229,13 +229,13 @@ def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskG
             f"{run.system.source}: collectives run custom traces ({run.prefixes[0]}), which fit one size and order only; "
             "expected a run with native ones: schedule the run that was planned, not the plan"
         )
-    if not workload.issue.runs.all():
-        row = int(np.argmin(workload.issue.runs))
+    if not workload.graph.issue.runs.all():
+        row = int(np.argmin(workload.graph.issue.runs))
         raise ConfigError(
             f"{trace.prefix}: {trace.describe_node(row)} never runs, as it is in a cycle of dependencies or behind one"
         )
     took = np.maximum(outcome.node_finish_ns - outcome.node_issue_ns, 0).tolist()
-    kind, place = trace.kind.tolist(), workload.issue.place.tolist()
+    kind, place = trace.kind.tolist(), workload.graph.issue.place.tolist()
     programs = programs_of(workload)
     tasks: dict[int, Task] = {}
     ranks: list[list[Task]] = []
@@ -251,7 +251,8 @@ def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskG
             others = (tasks[row_of[dep]] for dep in message.ctrl_deps)
             task.ctrl = [dep for dep in others if dep not in task.data and not (task.is_on_network and dep.is_on_network)]
         ranks.append([tasks[row] for row in range(begin, end)])
-    sent, received = match_messages(trace, workload.issue)
+    messages = workload.graph.messages
+    sent, received = messages.send, messages.receive
     first, receiver = trace.rank_first[:-1], trace.rank[received]
     alike = received - first[receiver] + first[programs.first_rank[programs.of_rank[receiver]]]
     for send, receive in zip(sent.tolist(), alike.tolist(), strict=True):

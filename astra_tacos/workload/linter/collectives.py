@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from astra_tacos.run.groups import NO_PLAN, is_member, members_of, plan_numbers
+from astra_tacos.run.instances import match_turns
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
-from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import count_before, row_places
@@ -27,7 +27,7 @@ class Collectives:
     Parameters
     ----------
     row
-        int64[n], rows of the nodes, by rank and then by `TraceView.order`.
+        int64[n], rows of the nodes, by rank and then by the order of issue.
     rank, group, comm_type, size_bytes
         int64[n]; `group` is an id, ALL_RANKS for all ranks.
     named, run
@@ -78,16 +78,14 @@ def find_collectives(
     members = members_of(groups, num_npus, np.unique(group[runnable]))
     rows = np.flatnonzero(runnable)
     rows = rows[is_member(members, group[rows], view.rank[rows])]
-    rows = rows[np.argsort(view.place[rows])]
+    rows = rows[np.argsort(view.issue.place[rows])]
     rank, group, comm_type, size = view.rank[rows], group[rows], view.columns.comm_type[rows], view.trace.size_bytes[rows]
     named = implementation[rows].astype(np.int64)
     planner = _planners(rank, group, comm_type)
     run = named[planner]
     keys = (group, run, np.where(run == NATIVE, comm_type, 0), np.where(run == NATIVE, size, 0))
     sort = row_places(*keys)[1]
-    chained = _chained(view, rows, group)
-    certain = ~np.isin(group, np.unique(group[~chained]))
-    turn = _turns(view, rows, rank, sort, certain)
+    turn, certain = match_turns(view.trace, view.issue, rows, group, sort, by_name=True)
     return Collectives(
         row=rows,
         rank=rank,
@@ -113,44 +111,3 @@ def _planners(rank: Ints, group: Ints, comm_type: Ints) -> Ints:
     _, first = np.unique(plan[shared], return_index=True)
     planner[shared] = shared[first][plan[shared]]
     return planner
-
-
-def _chained(view: TraceView, rows: Ints, group: Ints) -> Bools:
-    """bool[n], whether dependencies order each node after the previous node of its group on its rank."""
-    order = np.lexsort((view.place[rows], group, view.rank[rows]))
-    rows, sorted_group = rows[order], group[order]
-    follows = (sorted_group[1:] == sorted_group[:-1]) & (view.rank[rows[1:]] == view.rank[rows[:-1]])
-    chained = np.ones(len(rows), np.bool_)
-    second = np.flatnonzero(follows) + 1
-    chained[order[second]] = view.precede(rows[second - 1], rows[second])
-    return chained
-
-
-def _turns(
-    view: TraceView,
-    rows: Ints,
-    rank: Ints,
-    sort: Ints,
-    certain: Bools,
-) -> Ints:
-    """int64[n], number of earlier nodes of the same sort on the same rank.
-
-    The order is that of dependencies. Nodes that they leave unordered are sorted by name if all ranks have the same names.
-    """
-    name = np.zeros(len(rows), np.int64)
-    open_ = np.flatnonzero(~certain)
-    if len(open_):
-        _, name[open_] = np.unique(np.array(read_names(view.trace, rows[open_])), return_inverse=True)
-        name[open_[~_names_agree(sort[open_], rank[open_], name[open_])]] = 0
-    order = np.lexsort((view.place[rows], name))
-    turn = np.empty(len(rows), np.int64)
-    turn[order] = count_before(sort[order], rank[order])
-    return turn
-
-
-def _names_agree(sort: Ints, rank: Ints, name: Ints) -> Bools:
-    """bool[n], whether all ranks have the same names among the nodes of a sort."""
-    nth = row_places(sort, name, count_before(sort, rank, name))[1]
-    first, _ = row_places(sort, rank)
-    is_lacking = np.bincount(nth)[nth] < np.bincount(sort[first])[sort]  # some rank of the sort has fewer nodes of the name
-    return ~np.isin(sort, sort[is_lacking])

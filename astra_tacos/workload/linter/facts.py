@@ -16,7 +16,7 @@ from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.collectives import Collectives, find_collectives
 from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles, read_trace_files
-from astra_tacos.workload.linter.messages import Messages, match_messages, sound_messages
+from astra_tacos.workload.linter.messages import MatchedMessages, match_sound_messages, sound_messages
 from astra_tacos.workload.linter.run_order import RunOrder, order_run
 from astra_tacos.workload.linter.trace_view import TraceView
 
@@ -153,20 +153,20 @@ class Facts:
         return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]
 
     @cached_property
-    def messages(self) -> Messages:
+    def messages(self) -> MatchedMessages:
         """Point-to-point messages of the workload."""
-        return match_messages(self.communicating, self.num_npus)
+        return match_sound_messages(self.communicating, self.num_npus)
 
     @cached_property
-    def custom_messages(self) -> dict[int, Messages]:
+    def custom_messages(self) -> dict[int, MatchedMessages]:
         """Messages within each custom trace."""
-        return {number: match_messages(view, view.num_ranks) for number, view in self.custom.items()}
+        return {number: match_sound_messages(view, view.num_ranks) for number, view in self.custom.items()}
 
     @cached_property
     def order(self) -> RunOrder:
         """The order of nodes across ranks."""
         sends = sound_messages(self.workload, self.num_npus) & self.workload.rows(NodeType.COMM_SEND)
-        return order_run(self.workload, self.collectives, self.messages, self._loose(), np.flatnonzero(sends))
+        return order_run(self.workload, self.collectives, self.messages.met, self._loose(), np.flatnonzero(sends))
 
     def _loose(self) -> list[int]:
         """The custom traces in which some rank does not wait, directly or indirectly, for every other one."""
@@ -175,8 +175,8 @@ class Facts:
         found = []
         for number in range(len(self.custom_files)):
             if number in self.custom:
-                view, messages = self.custom[number], self.custom_messages[number]
-                if not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.recv]).any():
+                view, messages = self.custom[number], self.custom_messages[number].met
+                if not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.receive]).any():
                     continue
             found.append(number)
         return found

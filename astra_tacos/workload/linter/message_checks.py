@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from astra_tacos.run.messages import message_keys
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.messages import Messages, message_keys, ordered_messages, sound_messages
+from astra_tacos.workload.linter.messages import MatchedMessages, sound_messages
 from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_USERS = 64
@@ -21,7 +22,7 @@ _OWN = -1
 """Stands for the workload's own messages among the users of tags."""
 
 
-def _matched(facts: Facts) -> Iterator[tuple[TraceView, Messages]]:
+def _matched(facts: Facts) -> Iterator[tuple[TraceView, MatchedMessages]]:
     """The matched messages of the workload and of each custom trace, if all files of the trace are readable."""
     if facts.inputs.workload.trace is not None and facts.communicates:
         yield facts.workload, facts.messages
@@ -105,16 +106,11 @@ def alike_in_trace(facts: Facts) -> Findings:
 
     Remedy: give each message its own tag.
     """
-    for view in facts.views:
-        if view.is_workload and not facts.communicates:
-            continue
-        rows, sends, key = ordered_messages(view, facts.num_npus if view.is_workload else view.num_ranks)
-        same = (sends[1:] == sends[:-1]) & (key[1:] == key[:-1])
-        first, second = rows[:-1][same], rows[1:][same]
-        free = np.flatnonzero(~view.precede(first, second))
-        if len(free):
-            row, other = first[free[0]], second[free[0]]
-            more = f"; {len(free):,} such pairs" if len(free) > 1 else ""
+    for view, messages in _matched(facts):
+        first, second = messages.met.unordered
+        if len(first):
+            row, other = first[0], second[0]
+            more = f"; {len(first):,} such pairs" if len(first) > 1 else ""
             verb = "send to" if view.trace.kind[row] == NodeType.COMM_SEND else "receive from"
             what = f"nodes {view.node(row)} and {view.node(other)} {verb} {{peer}} the same, and nothing orders them"
             yield view.at(row, view.text(f"{what} ({_MESSAGE}){more}", row), "give each its own tag")
@@ -158,7 +154,7 @@ def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
     """
     view, collectives = facts.workload, facts.collectives
     rows = np.flatnonzero(sound_messages(view, facts.num_npus) & view.rows(NodeType.COMM_SEND))
-    parts = [message_keys(view, rows)]
+    parts = [message_keys(view.trace, rows)]
     owners = [np.full(len(rows), _OWN)]
     names = {_OWN: "the workload's own messages"}
     custom = np.flatnonzero(collectives.run != NATIVE)
@@ -170,7 +166,7 @@ def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
         trace = facts.custom[run]
         sends = np.flatnonzero(sound_messages(trace, trace.num_ranks) & trace.rows(NodeType.COMM_SEND))
         members = np.array(sorted(collectives.members[group]), np.int64)
-        src, dst, tag, size = message_keys(trace, sends)
+        src, dst, tag, size = message_keys(trace.trace, sends)
         inside = (src < len(members)) & (dst < len(members))
         parts.append((members[src[inside]], members[dst[inside]], tag[inside], size[inside]))
         owners.append(np.full(inside.sum(), sort))
@@ -187,7 +183,7 @@ def _unordered_users(facts: Facts, one: int, other: int, ends: tuple[int, int], 
         for owner in (one, other):
             if owner == _OWN:
                 rows = np.flatnonzero(sound_messages(view, facts.num_npus) & view.rows(kind) & (view.rank == rank))
-                src, dst, tag, size = message_keys(view, rows)
+                src, dst, tag, size = message_keys(view.trace, rows)
                 users.append(rows[(src == ends[0]) & (dst == ends[1]) & (tag == key[0]) & (size == key[1])])
             else:
                 users.append(collectives.row[(collectives.sort == owner) & (collectives.rank == rank)])

@@ -1,8 +1,4 @@
-"""Matching of the sends of a trace with its receives.
-
-ASTRA-sim matches messages by tag, source, destination and size, first in, first out (`network_frontend/analytical/common`,
-`ChunkIdGenerator.cc` and `CallbackTracker.cc`). Tags are taken modulo 500,000,000 (`system/Sys.cc`, `front_end_sim_send`).
-"""
+"""The messages of a trace that lint looks at: those that meet, and those that meet nothing."""
 
 from __future__ import annotations
 
@@ -11,42 +7,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from astra_tacos.run.messages import Messages, match_messages, message_keys, queue_messages, stated_tags
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints
-from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.trace_view import TraceView
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Messages:
+class MatchedMessages:
     """The sends and receives of a trace that have all attributes.
 
     Parameters
     ----------
-    send, recv
-        int64[m], rows of the two ends of each message.
-    alone
-        bool[m], whether no other message has the same key, so that the match is certain.
+    met
+        Those that meet.
     lost_send, lost_recv
         int64[...], rows without a counterpart. A row is left out if its counterpart may be one that lacks an attribute.
     other_size, other_tag
         Lost receives, each with the lost send that differs from it in size only, or in tag only.
     """
 
-    send: Ints
-    recv: Ints
-    alone: Bools
+    met: Messages
     lost_send: Ints
     lost_recv: Ints
     other_size: dict[int, int]
     other_tag: dict[int, int]
-
-
-def message_keys(view: TraceView, rows: Ints) -> tuple[Ints, ...]:
-    """int64[len(rows)] each: source, destination, tag and size of sends or receives."""
-    sends = view.trace.kind[rows] == NodeType.COMM_SEND
-    own, peer = view.rank[rows], view.trace.peer[rows]
-    return np.where(sends, own, peer), np.where(sends, peer, own), view.tags[rows], view.trace.size_bytes[rows]
 
 
 def sound_messages(view: TraceView, num_ranks: int) -> Bools:
@@ -56,36 +41,28 @@ def sound_messages(view: TraceView, num_ranks: int) -> Bools:
     readable[: trace.num_ranks] = np.diff(trace.rank_first) > 0
     inside = (trace.peer >= 0) & (trace.peer < num_ranks) & (trace.peer != view.rank)
     message = view.sends_or_receives & view.runs & inside
-    sound: Bools = message & (trace.size_bytes > 0) & (view.tags >= 0) & readable[np.where(inside, trace.peer, 0)]
+    tagged = stated_tags(trace, np.arange(trace.num_nodes)) >= 0
+    sound: Bools = message & (trace.size_bytes > 0) & tagged & readable[np.where(inside, trace.peer, 0)]
     return sound
 
 
-def ordered_messages(view: TraceView, num_ranks: int) -> tuple[Ints, Bools, Ints]:
-    """The rows of sound messages in an order, whether each is a send, and its number among the distinct keys.
-
-    Messages ascend by key. Of one key, receives come before sends, and each of these in the order of the trace.
-    """
-    rows = np.flatnonzero(sound_messages(view, num_ranks))
-    key = row_places(*message_keys(view, rows))[1]
-    sends = view.trace.kind[rows] == NodeType.COMM_SEND
-    order = np.lexsort((view.place[rows], sends, key))
-    return rows[order], sends[order], key[order]
-
-
-def match_messages(view: TraceView, num_ranks: int) -> Messages:
+def match_sound_messages(view: TraceView, num_ranks: int) -> MatchedMessages:
     """Match the messages of a workload or of a custom collective on `num_ranks` ranks."""
-    rows, sends, key = ordered_messages(view, num_ranks)
-    num_keys = key[-1] + 1 if len(key) else 0
-    num_sends, num_recvs = (np.bincount(key[kind], minlength=num_keys) for kind in (sends, ~sends))
-    begins = np.concatenate(([0], np.cumsum(num_sends + num_recvs)))[:-1]
-    turn = np.arange(len(rows)) - begins[key] - np.where(sends, num_recvs[key], 0)  # receives are sorted before sends
-    paired = turn < np.minimum(num_sends, num_recvs)[key]
-    excused = _excused(view, rows, num_ranks)
-    lost_send, lost_recv = rows[sends & ~paired & ~excused], rows[~sends & ~paired & ~excused]
-    send, recv = rows[sends & paired], rows[~sends & paired]
-    alone = (num_sends == 1)[key[~sends & paired]] & (num_recvs == 1)[key[~sends & paired]]
+    queues = queue_messages(view.trace, view.issue, sound_messages(view, num_ranks))
+    met = match_messages(view.trace, view.issue, queues)
+    lost_send, lost_recv = (
+        _without(view, rows, paired, num_ranks) for rows, paired in ((queues.send, met.send), (queues.receive, met.receive))
+    )
     other_size, other_tag = _candidates(view, lost_send, lost_recv)
-    return Messages(send, recv, alone, lost_send, lost_recv, other_size, other_tag)
+    return MatchedMessages(met, lost_send, lost_recv, other_size, other_tag)
+
+
+def _without(view: TraceView, rows: Ints, paired: Ints, num_ranks: int) -> Ints:
+    """The rows of `rows` that are not paired and that no message without an attribute may meet."""
+    is_paired = np.zeros(view.trace.num_nodes, np.bool_)
+    is_paired[paired] = True
+    lost = rows[~is_paired[rows]]
+    return lost[~_excused(view, lost, num_ranks)]
 
 
 def _excused(view: TraceView, rows: Ints, num_ranks: int) -> Bools:
@@ -105,7 +82,7 @@ def _candidates(view: TraceView, sends: Ints, recvs: Ints) -> tuple[dict[int, in
     taken: set[int] = set()
     for found, kept in zip(pairs, ((0, 1, 2), (0, 1, 3)), strict=True):
         waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
-        send_keys, recv_keys = message_keys(view, sends), message_keys(view, recvs)
+        send_keys, recv_keys = message_keys(view.trace, sends), message_keys(view.trace, recvs)
         for row, *key in zip(sends.tolist(), *(send_keys[column].tolist() for column in kept), strict=True):
             if row not in taken:
                 waiting[tuple(key)].append(row)

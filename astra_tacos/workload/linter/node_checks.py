@@ -249,7 +249,7 @@ def some_wait(facts: Facts) -> Findings:
 
 
 def _cycle(view: TraceView, rank: int, what: str) -> Found:
-    start = view.order[view.trace.rank_first[rank] + view.ordered[rank]]
+    start = view.issue.order[view.trace.rank_first[rank] + view.ordered[rank]]
     rows = kernels.find_cycle(view.trace.dep_first, view.trace.dep, ~view.runs, start).tolist()[::-1]
     ids = [str(view.node(row)) for row in [*rows, rows[0]]]
     if len(ids) > _SHOWN_OF_CYCLE:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from astra_tacos.run.merged_graph import merge
+from astra_tacos.run.messages import Messages
 from astra_tacos.support.arrays import Bools, Ints
-from astra_tacos.support.grouping import count_before, distinct, group_by
-from astra_tacos.support.kernels.shared import topological_order
+from astra_tacos.support.grouping import count_before, distinct
 from astra_tacos.workload.linter import _order_kernels as kernels
 from astra_tacos.workload.linter.collectives import Collectives
-from astra_tacos.workload.linter.messages import Messages
 from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_WORDS = 1 << 25
@@ -104,7 +104,7 @@ def order_run(view: TraceView, collectives: Collectives, messages: Messages, loo
         Implementations (`Collectives.run`) in which not every rank waits for every other one.
     """
     waits = ~np.isin(collectives.run, np.array(loose, np.int64))
-    sure = _graph(view, collectives, collectives.certain & waits, messages, messages.alone)
+    sure = _graph(view, collectives, collectives.certain & waits, messages, messages.certain)
     deadlocks, never = _deadlocks(view, sure)
     graph = _graph(view, collectives, waits, messages, np.ones(len(messages.send), np.bool_))
     if graph.stuck.any():  # nodes whose collective is uncertain were merged wrongly
@@ -116,28 +116,15 @@ def order_run(view: TraceView, collectives: Collectives, messages: Messages, loo
 
 
 def _graph(view: TraceView, collectives: Collectives, merged: Bools, messages: Messages, sure: Bools) -> _Graph:
-    trace = view.trace
-    vertex = np.arange(trace.num_nodes)
-    rows = collectives.row[merged]
-    vertex[rows] = trace.num_nodes + collectives.instance[merged]
-    num = trace.num_nodes + int(collectives.instance.max(initial=-1)) + 1
+    trace, send, receive = view.trace, messages.send[sure], messages.receive[sure]
+    graph = merge(trace, view.runs, (collectives.row[merged], collectives.instance[merged]), (send, receive))
     send_of = np.full(trace.num_nodes, -1, np.int64)
-    send_of[messages.recv[sure]] = messages.send[sure]
-    merged_rows = kernels.Rows(trace.dep_first, trace.dep, vertex, view.runs, send_of)
-    return _Graph(merged_rows, *merged_graph(merged_rows, num))
-
-
-def merged_graph(rows: kernels.Rows, num: int) -> tuple[kernels.Graph, Bools]:
-    """The graph of `num` vertices into which rows are merged, and bool[num], whether a vertex is in a cycle or behind one."""
-    # Of each row its dependencies, then the send whose message it waits for.
-    need = np.insert(rows.dep, rows.dep_first[1:], rows.send_of)
-    row = np.repeat(np.arange(len(rows.vertex)), np.diff(rows.dep_first) + 1)[need >= 0]
-    need = need[need >= 0]
-    sound = rows.usable[row] & rows.usable[need]
-    first, needed = group_by(rows.vertex[row[sound]], rows.vertex[need[sound]], num)
-    waits = np.diff(first)
-    order = topological_order(waits, *group_by(needed, np.repeat(np.arange(num), waits), num))
-    return kernels.Graph(order, first, needed), waits > 0
+    send_of[receive] = send
+    rows = kernels.Rows(trace.dep_first, trace.dep, graph.vertex, view.runs, send_of)
+    order, num = graph.order(), len(graph.waits)
+    stuck = np.ones(num, np.bool_)
+    stuck[order] = False
+    return _Graph(rows, kernels.Graph(order, *graph.needed()), stuck)
 
 
 def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], ...], int]:
@@ -174,7 +161,7 @@ def _free_pairs(view: TraceView, collectives: Collectives, graph: _Graph, sent: 
     sort[collectives.row] = collectives.sort + 1
     group = np.full(trace.num_nodes, SEND_GROUP, np.int64)
     group[collectives.row] = collectives.group
-    orders = kernels.RankOrders(trace.rank_first, view.ordered, view.order, trace.dep_first, trace.dep)
+    orders = kernels.RankOrders(trace.rank_first, view.ordered, view.issue.order, trace.dep_first, trace.dep)
     first, second, cut = kernels.unordered_pairs(orders, sort, _MOST_WORDS, _MOST_PAIRS)
     free = ~graph.stuck[graph.rows.vertex[first]] & ~graph.stuck[graph.rows.vertex[second]]
     first, second = first[free], second[free]

@@ -8,7 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from astra_tacos.run.groups import group_ids
-from astra_tacos.run.patterns import TAGS, pattern_name
+from astra_tacos.run.issue_order import IssueOrder, keep_dependencies
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
 from astra_tacos.support.arrays import Bools, Ints
@@ -61,12 +62,6 @@ class TraceView:
     def group(self) -> Ints:
         """int64[num_nodes], id of each node's group, see `group_ids`."""
         return group_ids(self.columns)
-
-    @cached_property
-    def tags(self) -> Ints:
-        """int64[num_nodes], tags as ASTRA-sim reads them: signed 32-bit integers, modulo `TAGS`; -1 for negative ones."""
-        tag = self.trace.tag.astype(np.int32).astype(np.int64)
-        return np.where(tag < 0, -1, tag % TAGS)
 
     def node(self, row: int) -> int:
         """Id of a node."""
@@ -123,30 +118,19 @@ class TraceView:
         return group_by(self.trace.dep[there], rows[there], self.trace.num_nodes)
 
     @cached_property
-    def _orders(self) -> tuple[Ints, Bools]:
-        return order_rows(self.rank, *self.children)
-
-    @property
-    def order(self) -> Ints:
-        """int64[num_nodes], rows in topological order, rank by rank; rows in or behind a cycle come last in their rank."""
-        return self._orders[0]
+    def issue(self) -> IssueOrder:
+        """An order in which ranks may issue the nodes: findings do not depend on ids."""
+        return keep_dependencies(self.rank, *self.children)
 
     @property
     def runs(self) -> Bools:
         """bool[num_nodes], whether a row is not in a cycle and does not depend on one."""
-        return self._orders[1]
+        return self.issue.runs
 
     @cached_property
     def ordered(self) -> Ints:
         """int64[num_ranks], number of rows of each rank that are not in a cycle and do not depend on one."""
         return np.bincount(self.rank[self.runs], minlength=self.trace.num_ranks)
-
-    @cached_property
-    def place(self) -> Ints:
-        """int64[num_nodes], place of each row in `order`."""
-        place = np.empty(self.trace.num_nodes, np.int64)
-        place[self.order] = np.arange(self.trace.num_nodes)
-        return place
 
     @cached_property
     def depends(self) -> Bools:
@@ -155,17 +139,7 @@ class TraceView:
 
     def precede(self, before: Ints, after: Ints) -> Bools:
         """bool[num_queries], whether a chain of dependencies leads from `before[i]` to `after[i]`, two rows of one rank."""
-        return precede(self.trace, self.place, self.order, before, after)
-
-
-def order_rows(rank: Ints, first: Ints, after: Ints) -> tuple[Ints, Bools]:
-    """`TraceView.order` and `TraceView.runs` of rows of some ranks, and of the rows that depend on each (CSR)."""
-    from astra_tacos.support.kernels.shared import topological_order
-
-    place = np.full(len(rank), len(rank))
-    order = topological_order(np.bincount(after, minlength=len(rank)), first, after)
-    place[order] = np.arange(len(order))
-    return np.lexsort((place, rank)), place < len(rank)
+        return precede(self.trace, self.issue.place, self.issue.order, before, after)
 
 
 def listed(ranks: Ints | tuple[int, ...] | list[int], most: int = 6) -> str:

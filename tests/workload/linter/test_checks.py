@@ -573,6 +573,7 @@ M03!1 send 3 1 size=64 | recv 4 0 size=65 => w.1.et node 4: waits for 65 bytes, 
 M04!1 send 3 1 tag=1 | recv 4 0 tag=2 => w.1.et node 4: tag 2; rank 0, node 3 sends 4,096 bytes, tag 1
 M05?1 send 3 1; send 4 1 [3] | recv 5 0; recv 6 0 => w.1.et node 5: nodes 5 and 6 receive from rank 0 the same
 C04!1 coll 1; send 2 1 [1] | recv 1 0; coll 2 [1] => : (receive from rank 0)
+C04!1 recv 1 1; recv 2 1 [1]; send 3 1 [2]; send 4 1 [3] | recv 1 0; recv 2 0 [1]; send 3 0 [2]; send 4 0 [3] => : 8 nodes never
 """
 """Code, error or warning (?), how many, the run, how the place ends, and what is said there."""
 

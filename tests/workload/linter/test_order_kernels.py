@@ -7,10 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from astra_tacos.run.issue_order import keep_dependencies
+from astra_tacos.run.merged_graph import merge
 from astra_tacos.run.trace._row_kernels import precedes
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.workload.linter import _order_kernels as kernels
-from astra_tacos.workload.linter.run_order import merged_graph
-from astra_tacos.workload.linter.trace_view import order_rows
 
 Ranks = list[list[list[int]]]
 """By rank and node, the nodes of the rank that it depends on; -1 for one that does not exist."""
@@ -47,11 +48,14 @@ class Case:
         self.graph = nx.DiGraph()
         self.graph.add_nodes_from(range(self.num))
         self.graph.add_edges_from((dep, row) for row, node in enumerate(deps) for dep in node if dep >= 0)
+        absent = np.full(self.num, -1)
+        ids, kinds = np.arange(self.num, dtype=np.uint64), np.zeros(self.num, np.uint8)
+        self.trace = Trace("w", self.rank_first, ids, kinds, *(absent,) * 4, self.dep_first, self.dep)
         children = [[after for _, after in self.graph.out_edges(row)] for row in range(self.num)]
         first = np.cumsum([0, *map(len, children)])
-        self.order, runs = order_rows(self.rank, first, np.array([row for rows in children for row in rows], np.int64))
-        self.ordered = np.bincount(self.rank[runs], minlength=len(ranks))
-        self.place = np.argsort(self.order)
+        issue = keep_dependencies(self.rank, first, np.array([row for rows in children for row in rows], np.int64))
+        self.order, self.place = issue.order, issue.place
+        self.ordered = np.bincount(self.rank[issue.runs], minlength=len(ranks))
 
 
 @settings(deadline=None)
@@ -126,21 +130,27 @@ def test_reaches_follows_collectives_and_messages(case_ranks, data):
             else:
                 send_of[row] = other
     usable = np.ones(case.num, np.bool_)
+    # A vertex that several rows share stands for a collective, whose number comes after the rows.
+    _, number = np.unique(vertex, return_inverse=True)
+    is_shared = np.bincount(number)[number] > 1
+    rows, received = np.flatnonzero(is_shared), np.flatnonzero(send_of >= 0)
+    together = merge(case.trace, usable, (rows, number[rows]), (send_of[received], received))
+    vertex = together.vertex
     merged = kernels.Rows(case.dep_first, case.dep, vertex, usable, send_of)
     graph = nx.DiGraph()
-    graph.add_nodes_from(range(case.num))
+    graph.add_nodes_from(range(len(together.waits)))
     needs = [*case.graph.edges, *((int(send), row) for row, send in enumerate(send_of) if send >= 0)]
     graph.add_edges_from((int(vertex[before]), int(vertex[after])) for before, after in needs)
-    merged_edges, stuck = merged_graph(merged, case.num)
     acyclic = nx.is_directed_acyclic_graph(graph)
-    assert acyclic == (len(merged_edges.order) == case.num) == (not stuck.any())
+    order = together.order()
+    assert acyclic == (len(order) == len(together.waits))
     if not acyclic:
         return
     sources = np.unique(vertex)
     queries = [(s, row, own) for s in sources.tolist() for row in range(case.num) for own in (False, True)]
-    source_first = np.searchsorted([query[0] for query in queries], [*sources.tolist(), case.num])
+    source_first = np.searchsorted([query[0] for query in queries], [*sources.tolist(), len(together.waits)])
     answer = kernels.reaches(
-        merged_edges,
+        kernels.Graph(order, *together.needed()),
         merged,
         kernels.Queries(
             sources,

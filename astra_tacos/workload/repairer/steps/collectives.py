@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeVar
 
-from astra_tacos.planner.global_order import order_dependencies, order_instances
 from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
+from astra_tacos.run.global_order import order_dependencies, order_instances
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
@@ -283,11 +283,11 @@ def order_collectives(draft: Draft, log: Log) -> None:
         try:
             workload = find_workload(run)
             duration_ns, instance_ns = estimate_durations(workload, tuple(CaseSolution(None) for _ in workload.cases))
-            order = order_instances(workload, duration_ns, instance_ns)
+            order = order_instances(workload.graph, duration_ns, instance_ns)
         except ConfigError as error:
             raise ConfigError(str(error).replace(f"{run.workload}: ", "").replace(f"{folder}/", "")) from None
         trace = workload.run.workload
-        after, before = order_dependencies(workload, order)
+        after, before = order_dependencies(workload.graph, order)
         by_id = [nodes.finder() for nodes in draft.ranks]
         for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
             node, other = (by_id[rank](int(trace.node_id[one])) for one in (row, needed))

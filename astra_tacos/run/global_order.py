@@ -10,118 +10,21 @@ that message, and could not send it, because the collective occupies its network
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from astra_tacos.planner.instances import Instances, IssueOrder
-from astra_tacos.run.patterns import TAGS, pattern_name
+from astra_tacos.run.graph import RunGraph
+from astra_tacos.run.instances import Instances
+from astra_tacos.run.merged_graph import MergedGraph
+from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace, precede
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import count_before, distinct, group_by, in_ranges, row_places
-
-if TYPE_CHECKING:
-    from astra_tacos.planner.workload import Workload
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MergedGraph:
-    """A workload with the nodes of each collective merged.
-
-    Parameters
-    ----------
-    vertex
-        int64[num_nodes], of each row; those past the rows are collectives.
-    """
-
-    vertex: Ints
-    waits: Ints
-    next_first: Ints
-    after: Ints
-
-    def order(self) -> Ints:
-        """Vertices in an order in which each comes after all that it waits for, without those of cycles and behind them."""
-        from astra_tacos.support.kernels.shared import topological_order
-
-        order: Ints = topological_order(self.waits.copy(), self.next_first, self.after)
-        return order
-
-    @property
-    def has_circle(self) -> bool:
-        """Whether there is a cycle."""
-        return len(self.order()) < len(self.waits)
-
-
-def merge(trace: Trace, issue: IssueOrder, instances: Instances) -> MergedGraph:
-    """The workload's dependency graph with the nodes of each collective merged into one vertex."""
-    vertex = np.arange(trace.num_nodes)
-    vertex[instances.nodes.row] = trace.num_nodes + instances.instance
-    row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))
-    send, receive = match_messages(trace, issue)
-    after = np.concatenate((row[trace.dep >= 0], receive))
-    needed = np.concatenate((trace.dep[trace.dep >= 0], send))
-    runs = issue.runs[after] & issue.runs[needed]
-    num = trace.num_nodes + instances.num_instances
-    tail, head = np.divmod(distinct(vertex[needed[runs]] * num + vertex[after[runs]]), num)
-    next_first, later = group_by(tail, head, num)
-    return MergedGraph(vertex, np.bincount(head, minlength=num), next_first, later)
-
-
-def match_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
-    """Rows of sends and of the matching receives: first come, first served, among messages of one tag, ends and size.
-
-    Ranks issue such messages in their `IssueOrder` here. In a run they may issue them in another order.
-    """
-    sides, kinds = _kinds(trace, issue)
-    sent, received = (kind * (trace.num_nodes + 1) + count_before(kind) for kind in kinds)
-    _, first, second = np.intersect1d(sent, received, assume_unique=True, return_indices=True)
-    return sides[0][first], sides[1][second]
-
-
-def certain_messages(trace: Trace, issue: IssueOrder) -> tuple[Ints, Ints]:
-    """Rows of sends, and of receives that end no earlier than the message of the send arrives, in whatever order they are issued.
-
-    Of n sends of one tag, ends and size, one before a chain of m others is the (n - m)-th to be issued at the latest. A receive
-    behind a chain of k others is the (k + 1)-th at the earliest. So the send that it meets is issued no earlier than any that is
-    the (k + 1)-th or an earlier one at the latest; the last of those counts.
-    """
-    from astra_tacos.planner import _order_kernels as kernels
-
-    sides, kinds = _kinds(trace, issue)
-    num_kinds = max((int(kind.max(initial=-1)) + 1 for kind in kinds), default=0)
-    listed = []
-    for rows, kind in zip(sides, kinds, strict=True):
-        first, member = group_by(kind, rows, num_kinds)
-        listed.append((first, member, *kernels.chains(issue.order, issue.place, trace.dep_first, trace.dep, first, member)))
-    (first, sends, _, after), (second, receives, before, _) = listed
-    count = np.diff(first)
-    latest = np.repeat(count, count) - 1 - after
-    wide = trace.num_nodes + 1
-    due = np.repeat(np.arange(num_kinds), count) * wide + latest
-    by_turn = np.argsort(due, kind="stable")
-    kind = np.repeat(np.arange(num_kinds), np.diff(second))
-    found = np.searchsorted(due[by_turn], kind * wide + before, side="right") - 1
-    certain = np.flatnonzero(found >= first[kind])
-    return sends[by_turn[found[certain]]], receives[certain]
-
-
-def _kinds(trace: Trace, issue: IssueOrder) -> tuple[list[Ints], list[Ints]]:
-    """The rows of sends, and of receives, in the order of issue; and the number of the tag, ends and size of each."""
-    rank, keys = trace.rank, []
-    in_turn = issue.order[issue.runs[issue.order]]
-    sides = [in_turn[trace.kind[in_turn] == kind] for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV)]
-    for rows, receives in zip(sides, (False, True), strict=True):
-        ends = (trace.peer[rows], rank[rows]) if receives else (rank[rows], trace.peer[rows])
-        keys.append((trace.tag[rows] % TAGS, *ends, trace.size_bytes[rows]))
-    _, which = row_places(*(np.concatenate(both) for both in zip(*keys, strict=True)))
-    return sides, np.split(which, [len(sides[0])])
+from astra_tacos.support.grouping import group_by, in_ranges
 
 
 def order_instances(
-    workload: Workload,
+    graph: RunGraph,
     duration_ns: Ints,
     instance_ns: Ints,
     urgency: Ints | None = None,
@@ -143,20 +46,20 @@ def order_instances(
     ConfigError
         If ranks' dependencies contradict one another: collectives wait for each other in a circle.
     """
-    from astra_tacos.planner import _order_kernels as kernels
+    from astra_tacos.run import _order_kernels as kernels
 
-    trace, instances, graph = workload.run.workload, workload.instances, workload.graph
-    num_rows, num = trace.num_nodes, len(graph.waits)
+    trace, instances, merged = graph.run.workload, graph.instances, graph.merged
+    num_rows, num = trace.num_nodes, len(merged.waits)
     duration = np.concatenate((duration_ns, instance_ns)).astype(np.int64)
     duration[:num_rows][instances.nodes.row] = 0
-    order, level = kernels.levels(kernels.Graph(graph.waits.copy(), graph.next_first, graph.after), duration)
+    order, level = kernels.levels(kernels.Graph(merged.waits.copy(), merged.next_first, merged.after), duration)
     if len(order) < num:
-        raise ConfigError(_circle(trace, instances, graph, order))
+        raise ConfigError(_circle(trace, instances, merged, order))
     slot = np.full(num, kernels.NO_TIME, np.uint8)
     slot[:num_rows][trace.kind == NodeType.COMP] = kernels.GPU
-    slot[:num_rows][workload.run.columns.is_cpu_op] = kernels.CPU
+    slot[:num_rows][graph.run.columns.is_cpu_op] = kernels.CPU
     slot[:num_rows][trace.kind == NodeType.COMM_SEND] = kernels.NETWORK
-    slot[:num_rows][(trace.kind == NodeType.COMM_COLL) | ~workload.issue.runs] = kernels.NO_TIME
+    slot[:num_rows][(trace.kind == NodeType.COMM_COLL) | ~graph.issue.runs] = kernels.NO_TIME
     slot[num_rows:] = kernels.NETWORK
     # A processor takes the lowest id that is ready, a network what is most urgent; equals by id or number.
     key = np.empty(num, np.int64)
@@ -171,7 +74,7 @@ def order_instances(
     member_first = np.concatenate(([0], np.cumsum([*np.ones(num_rows, np.int64), *map(len, members)]))).astype(np.int64)
     member = np.concatenate((trace.rank, *members)).astype(np.int64)
     turn: Ints = kernels.rough_run(
-        kernels.Graph(graph.waits.copy(), graph.next_first, graph.after),
+        kernels.Graph(merged.waits.copy(), merged.next_first, merged.after),
         kernels.Vertices(duration, slot, key),
         kernels.Members(member_first, member),
         trace.num_ranks,
@@ -184,7 +87,7 @@ def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: Ints)
     stuck = np.ones(len(graph.waits), np.bool_)
     stuck[order] = False
     # Walk back along what stuck vertices wait for, until one comes twice.
-    first, needed = group_by(graph.after, np.repeat(np.arange(len(stuck)), np.diff(graph.next_first)), len(stuck))
+    first, needed = graph.needed()
     at = int(np.flatnonzero(stuck)[0])
     seen: dict[int, int] = {}
     path: list[int] = []
@@ -204,7 +107,7 @@ def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: Ints)
     return f"{trace.prefix}: deadlock: ranks order their collectives differently: {shown}{more}, then the first one again"
 
 
-def order_dependencies(workload: Workload, order: Ints) -> tuple[Ints, Ints]:
+def order_dependencies(graph: RunGraph, order: Ints) -> tuple[Ints, Ints]:
     """Dependencies to add: rows of collective nodes, and rows that they have to wait for and do not yet.
 
     Groups of one wait for nobody.
@@ -214,7 +117,7 @@ def order_dependencies(workload: Workload, order: Ints) -> tuple[Ints, Ints]:
     order
         int64[num_nodes + num_instances], place of each vertex in an order that all ranks can keep.
     """
-    trace, issue, instances = workload.run.workload, workload.issue, workload.instances
+    trace, issue, instances = graph.run.workload, graph.issue, graph.instances
     nodes, num_rows = instances.nodes, trace.num_nodes
     several = np.flatnonzero((instances.num_members > 1)[instances.instance])
     collectives = nodes.row[several]
@@ -225,21 +128,21 @@ def order_dependencies(workload: Workload, order: Ints) -> tuple[Ints, Ints]:
     follows = np.flatnonzero(np.diff(rank, prepend=-1) == 0)
     before, after = collectives[follows - 1], collectives[follows]
     missing = ~precede(trace, issue.place, issue.order, before, after)
-    late, needed = _late_sends(workload, order, collectives, place, (before, after))
+    late, needed = _late_sends(graph, order, collectives, place, (before, after))
     return np.concatenate((after[missing], late)), np.concatenate((before[missing], needed))
 
 
 def _late_sends(
-    workload: Workload,
+    graph: RunGraph,
     order: Ints,
     collectives: Ints,
     place: Ints,
     consecutive: tuple[Ints, Ints],
 ) -> tuple[Ints, Ints]:
     """Collectives that wait for a message of their own rank by way of others, and its send; `collectives` are in order."""
-    from astra_tacos.planner import _order_kernels as kernels
+    from astra_tacos.run import _order_kernels as kernels
 
-    trace, issue, graph = workload.run.workload, workload.issue, workload.graph
+    trace, issue, merged = graph.run.workload, graph.issue, graph.merged
     sends = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & issue.runs)
     rank = trace.rank
     first = np.searchsorted(rank[collectives], np.arange(trace.num_ranks + 1))
@@ -255,11 +158,11 @@ def _late_sends(
         return sends, sends
     last = first[rank[sends] + 1]
     mark_first, entries = in_ranges(at, last)
-    vertex = graph.vertex
-    source = np.repeat(np.arange(len(graph.waits)), np.diff(graph.next_first))
+    vertex = merged.vertex
+    source = np.repeat(np.arange(len(merged.waits)), np.diff(merged.next_first))
     before = np.concatenate((source, vertex[consecutive[0]]))
-    after = np.concatenate((graph.after, vertex[consecutive[1]]))
-    next_first, following = group_by(before, after, len(graph.waits))
+    after = np.concatenate((merged.after, vertex[consecutive[1]]))
+    next_first, following = group_by(before, after, len(merged.waits))
     reached = kernels.first_reached(next_first, following, order, sends, mark_first, vertex[collectives[entries]])
     found = np.flatnonzero(reached >= 0)
     sends = sends[found]

@@ -1,10 +1,10 @@
 """Collective instances: which collective nodes of different ranks form one collective, whatever their ids.
 
-Nodes of one group, pattern, size and root are interchangeable: the k-th of them on each member form an instance. If all members
-give these nodes the same distinct names, the nodes with one name form an instance instead, unless that would make a cycle of
-waiting.
+Nodes of one group, pattern, size and root are interchangeable: the k-th of them on each member form an instance. Where
+dependencies do not order the nodes of a group and all members give them the same names, the nodes with one name form an instance
+instead, unless that would make a cycle of waiting.
 
-The collective nodes of a workload: rank, group, pattern, size and root of each, and the order in which ranks issue them.
+The collective nodes of a workload: rank, group, pattern, size and root of each.
 """
 
 from __future__ import annotations
@@ -16,37 +16,19 @@ from typing import NoReturn
 import numpy as np
 
 from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
+from astra_tacos.run.issue_order import IssueOrder
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import INVALID, Trace
+from astra_tacos.run.trace.trace import INVALID, Trace, precede
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.grouping import count_before, distinct_places, group_by, row_places
+from astra_tacos.support.grouping import count_before, distinct_places, row_places
 
 NO_ROOT = -1
 """Where a pattern has no root."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IssueOrder:
-    """The order in which ranks issue their nodes.
-
-    Parameters
-    ----------
-    order
-        int64[num_nodes], rows, rank by rank, the lowest id of those that are ready first.
-    place
-        int64[num_nodes], where in `order` a row is.
-    runs
-        bool[num_nodes], whether a row is in no cycle and behind none.
-    """
-
-    order: Ints
-    place: Ints
-    runs: Bools
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,24 +52,6 @@ class CollectiveNodes:
     root: Ints
     members: Mapping[int, tuple[int, ...]]
     named_group: Ints
-
-
-def find_issue_order(trace: Trace) -> IssueOrder:
-    """The order in which each rank issues its nodes, as far as dependencies and ids determine it."""
-    from astra_tacos.planner import _order_kernels as kernels
-
-    exists = trace.dep >= 0
-    row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))[exists]
-    needed = trace.dep[exists]
-    next_first, after = group_by(needed, row, trace.num_nodes)
-    key = np.empty(trace.num_nodes, np.int64)
-    key[np.argsort(trace.node_id, kind="stable")] = np.arange(trace.num_nodes)
-    waits = np.bincount(row, minlength=trace.num_nodes)
-    order, num_run = kernels.issue_order(trace.rank_first, kernels.Graph(waits, next_first, after), key)
-    place = np.empty(trace.num_nodes, np.int64)
-    place[order] = np.arange(trace.num_nodes)
-    rank = trace.rank
-    return IssueOrder(order, place, place - trace.rank_first[rank] < num_run[rank])
 
 
 def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
@@ -172,6 +136,8 @@ class Instances:
         int64[len(nodes)], to which collective each belongs.
     group, pattern, size_bytes, root
         int64[num_instances], as in `CollectiveNodes`.
+    certain
+        bool[num_instances], whether these nodes are one collective in whatever order ranks issue their nodes.
     """
 
     nodes: CollectiveNodes
@@ -180,6 +146,7 @@ class Instances:
     pattern: Ints
     size_bytes: Ints
     root: Ints
+    certain: Bools
 
     @property
     def num_instances(self) -> int:
@@ -193,7 +160,7 @@ class Instances:
         return np.array([sizes[group] for group in self.group.tolist()], np.int64)
 
 
-def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> Instances:
+def match_instances(trace: Trace, issue: IssueOrder, nodes: CollectiveNodes, *, by_name: bool) -> Instances:
     """Match the collective nodes of different ranks.
 
     Raises
@@ -203,35 +170,59 @@ def match_instances(trace: Trace, nodes: CollectiveNodes, *, by_name: bool) -> I
     """
     _, kind = row_places(nodes.group, nodes.pattern, nodes.size_bytes, nodes.root)
     _check_agreement(trace, nodes, kind)
-    turn = count_before(kind, nodes.rank)
-    if by_name and len(kind):
-        turn = _turns_by_name(trace, nodes, kind, turn)
+    turn, certain = match_turns(trace, issue, nodes.row, nodes.group, kind, by_name=by_name)
     # Collectives are numbered as the first of their nodes comes up, rank by rank.
     first, which = row_places(kind, turn)
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))
     first = np.sort(first)
-    columns = (nodes.group[first], nodes.pattern[first], nodes.size_bytes[first], nodes.root[first])
+    columns = (nodes.group[first], nodes.pattern[first], nodes.size_bytes[first], nodes.root[first], certain[first])
     return Instances(nodes, number[which], *columns)
 
 
-def _turns_by_name(trace: Trace, nodes: CollectiveNodes, kind: Ints, turn: Ints) -> Ints:
-    """For kinds whose nodes have the same distinct names on all ranks, the turn that a name has on the first of them."""
-    names = read_names(trace, nodes.row)
-    number = {text: at for at, text in enumerate(sorted(set(names)))}
-    name = np.array([number[text] for text in names], np.int64)
-    order = np.lexsort((name, nodes.rank, kind))
-    begins = np.flatnonzero(np.diff(kind[order], prepend=-1))
-    turn = turn.copy()
-    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), len(order)], strict=True):
-        entries = order[begin:end]
-        num_ranks = len(np.unique(nodes.rank[entries]))
-        if len(entries) == num_ranks:
-            continue
-        table = name[entries].reshape(num_ranks, -1)
-        if (table == table[0]).all() and (np.diff(table[0]) > 0).all():
-            turn[entries] = np.tile(turn[entries[: table.shape[1]]], num_ranks)
-    return turn
+def match_turns(
+    trace: Trace,
+    issue: IssueOrder,
+    rows: Ints,
+    group: Ints,
+    kind: Ints,
+    *,
+    by_name: bool,
+) -> tuple[Ints, Bools]:
+    """For each collective node its turn among those of its kind, equal for the nodes of a collective; and whether it is certain.
+
+    Where dependencies order all nodes of a group on each rank, its turns are certain. Other nodes of a kind have the turn that
+    their name has on the first rank, if all ranks have the same names, else that in which their rank issues them.
+
+    Parameters
+    ----------
+    rows, group, kind
+        int64[n], nodes in the order of `issue`, their groups, and equal numbers for interchangeable nodes; a kind has one group.
+    """
+    rank = trace.rank[rows]
+    turn = count_before(kind, rank)
+    certain = ~np.isin(group, np.unique(group[~_chained(trace, issue, rows, group)]))
+    open_ = np.flatnonzero(~certain)
+    if by_name and len(open_):
+        _, name = np.unique(np.array(read_names(trace, rows[open_])), return_inverse=True)
+        sort, at = kind[open_], rank[open_]
+        first, item = row_places(sort, name, count_before(sort, at, name))
+        one_of_rank, _ = row_places(sort, at)
+        is_lacking = np.bincount(item)[item] < np.bincount(sort[one_of_rank])[sort]  # some rank has fewer nodes of the name
+        agree = ~np.isin(sort, sort[is_lacking])
+        turn[open_[agree]] = turn[open_[first]][item][agree]
+    return turn, certain
+
+
+def _chained(trace: Trace, issue: IssueOrder, rows: Ints, group: Ints) -> Bools:
+    """bool[n], whether dependencies order each node after the previous node of its group on its rank."""
+    rank = trace.rank[rows]
+    order = np.lexsort((issue.place[rows], group, rank))
+    follows = (group[order][1:] == group[order][:-1]) & (rank[order][1:] == rank[order][:-1])
+    second = np.flatnonzero(follows) + 1
+    chained = np.ones(len(rows), np.bool_)
+    chained[order[second]] = precede(trace, issue.place, issue.order, rows[order[second - 1]], rows[order[second]])
+    return chained
 
 
 def _check_agreement(trace: Trace, nodes: CollectiveNodes, kind: Ints) -> None:

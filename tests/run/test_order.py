@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
-from astra_tacos.planner import _order_kernels as kernels
 from astra_tacos.planner.assignment import tag_ranges
+from astra_tacos.run import _order_kernels as kernels
 
 Edges = list[tuple[int, int]]
 
