@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.chunks import cut_into_chunks
+from astra_tacos.run.graph.instances import Instances
 from astra_tacos.run.groups import ALL_RANKS
-from astra_tacos.run.instances import Instances
 from astra_tacos.run.patterns import carrying_type
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, looked_up, pattern_key
 from astra_tacos.run.system import INT32_MAX, SystemConfig

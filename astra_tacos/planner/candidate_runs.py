@@ -15,7 +15,7 @@ from astra_tacos.planner.planned_run import PlannedRun
 from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import Workload
-from astra_tacos.run.global_order import order_instances
+from astra_tacos.run.graph.global_order import order_instances
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType

@@ -22,9 +22,9 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.chunks import TraceParts, part_of
 from astra_tacos.run.collective_files import CollectiveFiles, CopiedFiles, IdleFiles
-from astra_tacos.run.global_order import order_dependencies
+from astra_tacos.run.graph.global_order import order_dependencies
+from astra_tacos.run.graph.instances import Instances
 from astra_tacos.run.groups import CommunicatorGroups
-from astra_tacos.run.instances import Instances
 from astra_tacos.run.patterns import (
     CARRIER,
     COLLECTIVE_NAMES,

@@ -39,7 +39,7 @@ from astra_tacos.planner.synthesis import collective_of_group, largest_bound, le
 from astra_tacos.planner.workload import NO_CASE, DistinctCollective, Workload
 from astra_tacos.replayer.workload_actions import Actions, workload_actions
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.longest_ways import LeastTimes, longest_ways
+from astra_tacos.run.graph.longest_ways import LeastTimes, longest_ways
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.schedule.timing import MOST_TRUNCATED

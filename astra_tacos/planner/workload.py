@@ -20,8 +20,8 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
 from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.graph import RunGraph
-from astra_tacos.run.instances import Instances
+from astra_tacos.run.graph.instances import Instances
+from astra_tacos.run.graph.run_graph import RunGraph
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_types
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS

@@ -35,7 +35,7 @@ _BOUND = ("astra_tacos.bounds._bound_kernels", _GRAPHS)
 _EXACT_TIME = "astra_tacos.schedule._settle_kernels"
 _ROWS = "astra_tacos.run.trace._row_kernels"
 _ORACLE = "astra_tacos.verifier._oracle_kernels"
-_ORDER = "astra_tacos.run._order_kernels"
+_ORDER = "astra_tacos.run.graph._order_kernels"
 _SORT = "astra_tacos.support.kernels.shared"
 
 READING = ("astra_tacos.run.trace._scan_kernels", _ROWS)

@@ -15,8 +15,8 @@ from astra_tacos import CommType, build_topology, replay_run
 from astra_tacos.planner.run_bound import PIECES, allowance, run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.run._order_kernels import Together, Waits, longest_ways
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.run.graph._order_kernels import Together, Waits, longest_ways
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 
-from astra_tacos.run.graph import RunGraph
+from astra_tacos.run.graph.run_graph import RunGraph
 from astra_tacos.run.run import RunInputs, read_run
 
 

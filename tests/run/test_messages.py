@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from astra_tacos.run.issue_order import find_issue_order
-from astra_tacos.run.messages import awaited_sends, match_messages, queue_messages
+from astra_tacos.run.graph.issue_order import find_issue_order
+from astra_tacos.run.graph.messages import awaited_sends, match_messages, queue_messages
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
 

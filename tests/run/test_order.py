@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from astra_tacos import ConfigError
 from astra_tacos.planner.assignment import tag_ranges
-from astra_tacos.run import _order_kernels as kernels
+from astra_tacos.run.graph import _order_kernels as kernels
 
 Edges = list[tuple[int, int]]
 

@@ -24,9 +24,9 @@ from astra_tacos.planner.run_bound import PIECES, RunBound, allowance, busiest_r
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.compact_run import CompactRun
+from astra_tacos.run.graph.issue_order import find_issue_order
+from astra_tacos.run.graph.messages import match_messages, queue_messages
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.issue_order import find_issue_order
-from astra_tacos.run.messages import match_messages, queue_messages
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints

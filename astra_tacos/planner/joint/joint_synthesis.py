@@ -24,7 +24,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.planner.workload import NO_CASE, Workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TracePart, part_of
-from astra_tacos.run.instances import Instances
+from astra_tacos.run.graph.instances import Instances
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from astra_tacos.run.graph.instances import match_turns
 from astra_tacos.run.groups import NO_PLAN, is_member, members_of, plan_numbers
-from astra_tacos.run.instances import match_turns
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32

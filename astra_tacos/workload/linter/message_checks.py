@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from astra_tacos.run.messages import message_keys
+from astra_tacos.run.graph.messages import message_keys
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Ints

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from astra_tacos.run.merged_graph import merge
-from astra_tacos.run.messages import Messages
+from astra_tacos.run.graph.merged_graph import merge
+from astra_tacos.run.graph.messages import Messages
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import count_before, distinct
 from astra_tacos.workload.linter import _order_kernels as kernels

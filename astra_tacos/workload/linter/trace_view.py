@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from astra_tacos.run.graph.issue_order import IssueOrder, keep_dependencies
 from astra_tacos.run.groups import group_ids
-from astra_tacos.run.issue_order import IssueOrder, keep_dependencies
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede

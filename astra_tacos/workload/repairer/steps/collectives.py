@@ -9,7 +9,7 @@ from typing import TypeVar
 from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
-from astra_tacos.run.global_order import order_dependencies, order_instances
+from astra_tacos.run.graph.global_order import order_dependencies, order_instances
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.run.graph import RunGraph
-from astra_tacos.run.instances import Instances
-from astra_tacos.run.merged_graph import MergedGraph
+from astra_tacos.run.graph.instances import Instances
+from astra_tacos.run.graph.merged_graph import MergedGraph
+from astra_tacos.run.graph.run_graph import RunGraph
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace, precede
@@ -46,7 +46,7 @@ def order_instances(
     ConfigError
         If ranks' dependencies contradict one another: collectives wait for each other in a circle.
     """
-    from astra_tacos.run import _order_kernels as kernels
+    from astra_tacos.run.graph import _order_kernels as kernels
 
     trace, instances, merged = graph.run.workload, graph.instances, graph.merged
     num_rows, num = trace.num_nodes, len(merged.waits)
@@ -140,7 +140,7 @@ def _late_sends(
     consecutive: tuple[Ints, Ints],
 ) -> tuple[Ints, Ints]:
     """Collectives that wait for a message of their own rank by way of others, and its send; `collectives` are in order."""
-    from astra_tacos.run import _order_kernels as kernels
+    from astra_tacos.run.graph import _order_kernels as kernels
 
     trace, issue, merged = graph.run.workload, graph.issue, graph.merged
     sends = np.flatnonzero((trace.kind == NodeType.COMM_SEND) & issue.runs)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from astra_tacos.run.issue_order import IssueOrder
+from astra_tacos.run.graph.issue_order import IssueOrder
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import NodeType
@@ -139,7 +139,7 @@ def awaited_sends(trace: Trace, issue: IssueOrder, queues: MessageQueues) -> tup
     of k others is the (k + 1)-th at the earliest. So the send that it meets is issued no earlier than any that is the (k + 1)-th
     or an earlier one at the latest; the last of those counts.
     """
-    from astra_tacos.run import _order_kernels as kernels
+    from astra_tacos.run.graph import _order_kernels as kernels
 
     def chains(first: Ints, rows: Ints) -> tuple[Ints, Ints]:
         before, after = kernels.chains(issue.order, issue.place, trace.dep_first, trace.dep, first, rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from astra_tacos.run.graph import RunGraph
+from astra_tacos.run.graph.run_graph import RunGraph
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 
@@ -36,7 +36,7 @@ class LeastTimes:
 
 def longest_ways(graph: RunGraph, least: LeastTimes) -> tuple[int, int]:
     """The longest way through a run in ns, and the longest one if the members of collectives keep in step."""
-    from astra_tacos.run import _order_kernels as kernels
+    from astra_tacos.run.graph import _order_kernels as kernels
 
     trace, instances = graph.run.workload, graph.instances
     begin, rows = group_by(instances.instance, instances.nodes.row, instances.num_instances)

@@ -53,7 +53,7 @@ def keep_dependencies(rank: Ints, first: Ints, after: Ints) -> IssueOrder:
 
 def find_issue_order(trace: Trace) -> IssueOrder:
     """The order in which each rank issues its nodes: the lowest id of those that are ready first."""
-    from astra_tacos.run import _order_kernels as kernels
+    from astra_tacos.run.graph import _order_kernels as kernels
 
     exists = trace.dep >= 0
     row = np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first))[exists]

@@ -15,8 +15,8 @@ from typing import NoReturn
 
 import numpy as np
 
+from astra_tacos.run.graph.issue_order import IssueOrder
 from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
-from astra_tacos.run.issue_order import IssueOrder
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from astra_tacos.run.instances import Instances, find_collective_nodes, match_instances
-from astra_tacos.run.issue_order import IssueOrder, find_issue_order
-from astra_tacos.run.merged_graph import MergedGraph, merge
-from astra_tacos.run.messages import MessageQueues, Messages, awaited_sends, match_messages, queue_messages
+from astra_tacos.run.graph.instances import Instances, find_collective_nodes, match_instances
+from astra_tacos.run.graph.issue_order import IssueOrder, find_issue_order
+from astra_tacos.run.graph.merged_graph import MergedGraph, merge
+from astra_tacos.run.graph.messages import MessageQueues, Messages, awaited_sends, match_messages, queue_messages
 from astra_tacos.run.run import Run
 from astra_tacos.support.arrays import Ints
 
