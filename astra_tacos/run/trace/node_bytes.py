@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.run.trace.scan import FileBytes, read_file
-from astra_tacos.run.trace.schema import SCHEMA_VERSION, schema_module
+from astra_tacos.run.trace.schema import SCHEMA_VERSION, field_of, schema_module
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -84,6 +84,15 @@ def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
     else:
         entry = node.attr.add(name=name)
     setattr(entry, kind, value)
+
+
+def set_value(entry: Any, value: Any) -> None:
+    """Give an attribute, one of `ATTRIBUTE_KINDS`, a value; a list's are added to those that are there."""
+    field = field_of(entry.name)
+    if field.endswith("_list"):
+        getattr(entry, field).values.extend(value)
+    else:
+        setattr(entry, field, value)
 
 
 def change_attribute(node: Any, name: str, value: int) -> None:

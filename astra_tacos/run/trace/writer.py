@@ -9,35 +9,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.trace.schema import SCHEMA_VERSION, NodeType
+from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, SCHEMA_VERSION, NodeType
 from astra_tacos.support.arrays import Ints, Ints32
 
-ATTRIBUTE_FIELDS = {
-    "is_cpu_op": "bool",
-    "comm_type": "int64",
-    "comm_size": "int64",
-    "comm_src": "int32",
-    "comm_dst": "int32",
-    "comm_tag": "int32",
-    "msg_chunk_cnt": "int32",
-    "msg_chunk_idx": "int32",
-    "total_chunk_cnt": "int32",
-    "is_rrc": "bool",
-    "num_ops": "int64",
-    "tensor_size": "uint64",
-    "pg_name": "string",
-    "msg_chunk_list": "int32_list",
-    "place_list": "int32_list",
-}
-"""The attributes that are written, with value types that every reader of Chakra traces accepts.
-
-Values are numbers; a string is the decimal text of one (groups have numbers for names), a list has the number of one in
-`NodeTable.list_first`."""
-ATTRIBUTE_KEYS = {name: key for key, name in enumerate(ATTRIBUTE_FIELDS)}
 _VARINT, _LENGTH = 0, 2
 _TAGS = {"int32": 7 << 3 | _VARINT, "int64": 9 << 3 | _VARINT, "uint64": 13 << 3 | _VARINT, "bool": 27 << 3 | _VARINT}
 _TAGS |= {"string": 29 << 3 | _LENGTH, "int32_list": 8 << 3 | _LENGTH}
-_LIST_KEYS = [key for name, key in ATTRIBUTE_KEYS.items() if ATTRIBUTE_FIELDS[name] == "int32_list"]
+_WRITTEN = tuple(name for name, kind in ATTRIBUTE_KINDS.items() if kind in _TAGS)
+ATTRIBUTE_KEYS = {name: key for key, name in enumerate(_WRITTEN)}
+"""The attributes that columns can have.
+
+Values are numbers; a string is the decimal text of one (groups have numbers for names), a list has the number of one in
+`NodeTable.list_first`."""
+_LIST_KEYS = [key for name, key in ATTRIBUTE_KEYS.items() if ATTRIBUTE_KINDS[name] == "int32_list"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,9 +62,9 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     from astra_tacos.run.trace._row_kernels import Nodes, Texts, encode_nodes
 
     name_first, name_bytes = _strings(table.names)
-    key_first, key_bytes = _strings(tuple(ATTRIBUTE_FIELDS))
-    fields = np.array([_TAGS[kind] for kind in ATTRIBUTE_FIELDS.values()], np.int64)
-    longest_key = max(map(len, ATTRIBUTE_FIELDS))
+    key_first, key_bytes = _strings(_WRITTEN)
+    fields = np.array([_TAGS[ATTRIBUTE_KINDS[name]] for name in _WRITTEN], np.int64)
+    longest_key = max(map(len, _WRITTEN))
     entries = (table.ctrl_first, table.data_first)
     longest_name = int(np.diff(name_first).max(initial=0))
     bound = (end - begin) * (128 + longest_name) + 10 * sum(int(first[end] - first[begin]) for first in entries)

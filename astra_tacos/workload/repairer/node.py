@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from astra_tacos.run.system import INT32_MAX
+from astra_tacos.run.trace.node_bytes import set_value
 from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
 from astra_tacos.support.text_files import is_whole
 
@@ -78,20 +79,6 @@ def bytes_of_tensors(inputs: Iterable[Any]) -> int | None:
     return sum(found.values()) if found else None
 
 
-FIELDS = {
-    "is_cpu_op": "bool_val",
-    "comm_type": "int64_val",
-    "comm_size": "int64_val",
-    "num_ops": "int64_val",
-    "tensor_size": "uint64_val",
-    "comm_src": "int32_val",
-    "comm_dst": "int32_val",
-    "comm_tag": "int32_val",
-    "comm_priority": "int32_val",
-    "pg_name": "string_val",
-    "involved_dim": "bool_list",
-}
-"""The attributes that ASTRA-sim reads, with fields that all its readers accept."""
 INTEGERS = {
     "bool_val",
     *(
@@ -124,7 +111,7 @@ class DraftNode:
         Parameters
         ----------
         **attributes
-            Values of `FIELDS`.
+            Of `ATTRIBUTE_KINDS`.
         """
         node = cls(schema_module().Node(id=node_id, name=name, type=int(kind)))
         for key, value in attributes.items():
@@ -219,10 +206,7 @@ class DraftNode:
         """Set an attribute; a node has it once afterwards."""
         self.drop(name)
         entry = self.message.attr.add(name=name)
-        if FIELDS[name] == "bool_list":
-            entry.bool_list.values.extend(value)
-        else:
-            setattr(entry, FIELDS[name], value)
+        set_value(entry, value)
 
     def drop(self, name: str) -> None:
         """Remove an attribute."""
