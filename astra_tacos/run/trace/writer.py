@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, SCHEMA_VERSION, NodeType
-from astra_tacos.support.arrays import Ints, Ints32
+from astra_tacos.support.arrays import Bools, Ints, Ints32
+
+Values: TypeAlias = NDArray[np.integer] | int
+"""Of an attribute: those of all nodes, or one for all."""
 
 _VARINT, _LENGTH = 0, 2
 _TAGS = {"int32": 7 << 3 | _VARINT, "int64": 9 << 3 | _VARINT, "uint64": 13 << 3 | _VARINT, "bool": 27 << 3 | _VARINT}
@@ -56,6 +60,52 @@ class NodeTable:
     list_first: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     list_entry: Ints32 = field(default_factory=lambda: np.empty(0, np.int32))
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        node_id: Ints,
+        kind: NDArray[np.uint8],
+        duration_us: Ints,
+        names: tuple[str, ...],
+        name: Ints,
+        name_number: Ints,
+        ctrl: tuple[Ints, Ints],
+        data: tuple[Ints, Ints],
+        attributes: Mapping[str, tuple[Bools, Values]],
+        lists: tuple[Ints, Ints32] | tuple[()] = (),
+    ) -> NodeTable:
+        """Nodes of attributes by name.
+
+        Parameters
+        ----------
+        attributes
+            By attribute, in the order in which a node has them: which nodes have one, and the values of all nodes, or one for
+            all.
+        """
+        counts = np.zeros(len(node_id) + 1, np.int64)
+        for has, _ in attributes.values():
+            counts[1:] += has
+        first = np.cumsum(counts)
+        keys, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
+        free = first[:-1].copy()
+        for attribute, (has, value) in attributes.items():
+            nodes = np.flatnonzero(has)
+            keys[free[nodes]] = ATTRIBUTE_KEYS[attribute]
+            values[free[nodes]] = value if isinstance(value, int) else value[nodes]
+            free[nodes] += 1
+        shape = node_id, kind, duration_us, names, name.astype(np.uint16), name_number, *ctrl, *data
+        return cls(*shape, first, keys, values, *lists)
+
+    def with_values(self, columns: Mapping[str, Ints]) -> NodeTable:
+        """The nodes with other values of attributes that they have: by attribute, the values of all nodes."""
+        value = self.attr_value.copy()
+        node = np.repeat(np.arange(len(self.node_id)), np.diff(self.attr_first))
+        for name, column in columns.items():
+            at = np.flatnonzero(self.attr_key == ATTRIBUTE_KEYS[name])
+            value[at] = column[node[at]]
+        return replace(self, attr_value=value)
+
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     """The bytes of a trace file: metadata and the nodes `begin` to `end - 1`."""
@@ -96,21 +146,17 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
 
 def encode_node(name: str, kind: NodeType, attributes: Mapping[str, int]) -> bytes:
     """The bytes of a trace file of one node, which takes no time by itself."""
-    nothing = np.zeros(2, np.int64)
-    table = NodeTable(
+    none = np.zeros(2, np.int64), np.empty(0, np.int64)
+    table = NodeTable.of(
         node_id=np.array([0]),
         kind=np.array([kind], np.uint8),
         duration_us=np.array([0]),
         names=(name,),
-        name=np.array([0], np.uint16),
+        name=np.array([0]),
         name_number=np.array([0]),
-        ctrl_first=nothing,
-        ctrl=np.empty(0, np.int64),
-        data_first=nothing,
-        data=np.empty(0, np.int64),
-        attr_first=np.array([0, len(attributes)]),
-        attr_key=np.array([ATTRIBUTE_KEYS[key] for key in attributes], np.uint8),
-        attr_value=np.array(list(attributes.values()), np.int64),
+        ctrl=none,
+        data=none,
+        attributes={key: (np.ones(1, np.bool_), value) for key, value in attributes.items()},
     )
     return encode_trace(table, 0, 1)
 
