@@ -7,7 +7,9 @@ from functools import cache
 from types import ModuleType
 from typing import cast
 
-SCHEMA_VERSION = "0.0.4"
+_VERSION = b"0.0.4"
+METADATA = bytes((1 << 3 | 2, len(_VERSION))) + _VERSION
+"""The `GlobalMetadata` with which new files begin."""
 
 
 class NodeType(IntEnum):

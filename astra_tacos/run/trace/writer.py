@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, SCHEMA_VERSION, NodeType
+from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, METADATA, NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 
 Values: TypeAlias = NDArray[np.integer] | int
@@ -141,7 +141,7 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
         table.list_entry,
     )
     size = encode_nodes(out, begin, end, nodes, Texts(name_first, name_bytes), Texts(key_first, key_bytes), fields)
-    return _METADATA + out[:size].tobytes()
+    return bytes((len(METADATA),)) + METADATA + out[:size].tobytes()
 
 
 def encode_node(name: str, kind: NodeType, attributes: Mapping[str, int]) -> bytes:
@@ -170,12 +170,3 @@ def _strings(texts: tuple[str, ...]) -> tuple[Ints, NDArray[np.uint8]]:
     encoded = [text.encode() for text in texts]
     first = np.concatenate(([0], np.cumsum([len(text) for text in encoded]))).astype(np.int64)
     return first, np.frombuffer(b"".join(encoded), np.uint8)
-
-
-def _metadata() -> bytes:
-    version = SCHEMA_VERSION.encode()
-    body = bytes((1 << 3 | 2, len(version))) + version
-    return bytes((len(body),)) + body
-
-
-_METADATA = _metadata()

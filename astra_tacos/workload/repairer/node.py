@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from astra_tacos.run.system import INT32_MAX
-from astra_tacos.run.trace.node_bytes import set_value
-from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
+from astra_tacos.run.trace.node_bytes import add_attribute
+from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.text_files import is_whole
 
 ALL_RANKS = ("", "0")
@@ -104,20 +104,6 @@ class DraftNode:
         self.rank = 0
         """That of the nodes among which it is."""
 
-    @classmethod
-    def make(cls, node_id: int, name: str, kind: NodeType, **attributes: object) -> DraftNode:
-        """A new node with some attributes.
-
-        Parameters
-        ----------
-        **attributes
-            Of `ATTRIBUTE_KINDS`.
-        """
-        node = cls(schema_module().Node(id=node_id, name=name, type=int(kind)))
-        for key, value in attributes.items():
-            node.set(key, value)
-        return node
-
     @property
     def seen(self) -> Any:
         """Its message, to be looked at only."""
@@ -205,8 +191,7 @@ class DraftNode:
     def set(self, name: str, value: object) -> None:
         """Set an attribute; a node has it once afterwards."""
         self.drop(name)
-        entry = self.message.attr.add(name=name)
-        set_value(entry, value)
+        add_attribute(self.message, name, value)
 
     def drop(self, name: str) -> None:
         """Remove an attribute."""

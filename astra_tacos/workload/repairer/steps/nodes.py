@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from astra_tacos.run.trace.node_bytes import new_node
 from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, NodeType
 from astra_tacos.run.trace.trace import WORKLOAD_ATTRIBUTES
 from astra_tacos.support.errors import ConfigError
@@ -218,7 +219,7 @@ def fill_empty(draft: Draft, log: Log) -> None:
     """
     for nodes in draft.ranks:
         if not len(nodes):
-            node = DraftNode.make(0, "nothing", NodeType.COMP, is_cpu_op=False)
+            node = DraftNode(new_node(0, "nothing", NodeType.COMP, is_cpu_op=False))
             nodes.append(node)
             log.add("a compute node of 0 us (1 ns) added", "ASTRA-sim throws at a trace without nodes", node)
 
