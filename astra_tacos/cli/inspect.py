@@ -115,7 +115,7 @@ def _run(directory: Path) -> dict[str, Any]:
 
 def _surroundings(directory: Path) -> dict[str, Any]:
     """The network of the directory of a run, and whether it was planned."""
-    from astra_tacos.run.run import NETWORK
+    from astra_tacos.network.network_files import NETWORK
     from astra_tacos.solver.summary import summarise_network
 
     network = directory / NETWORK

@@ -172,7 +172,7 @@ def plan_classes(
     compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
     with progress("planning") as on_progress:
         planned = plan_compact(some, backend, baseline, effort == QUICK, on_progress)
-        planned.write(output, inputs.folder, inputs.network)
+        planned.write(output, inputs.folder)
     if as_json:
         print_json(planned.result.to_json() | {"output": str(output)})
         return

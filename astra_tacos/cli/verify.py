@@ -48,8 +48,8 @@ class _Made(TypedDict, total=False):
 @click.option(
     "--before",
     type=PATH,
-    metavar="PREFIX",
-    help="Workload that a planned run was made of: it has to have the same compute, messages and collectives.",
+    metavar="DIR|PREFIX",
+    help="Run that a planned run was made of: it has to have the same compute, messages and collectives.",
 )
 @json_option
 def verify(path: Path, network_path: Path | None, collective: str | None, before: Path | None, as_json: bool) -> None:
@@ -64,6 +64,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
     from astra_tacos.network.network_config import read_network
     from astra_tacos.report.table import describe_efficiency
     from astra_tacos.solver.verdict import (
+        is_placed,
         verify_directory,
         verify_planned,
         verify_program,
@@ -76,6 +77,8 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
     kind, target = identify(path)
     if kind is Kind.PLANNED_RUN and read_own(target / "plan.json", _Made, "plan --output").keys() == {"endpoint"}:
         kind = Kind.RUN  # its NPUs were divided, and no collective was made
+    if kind is Kind.RUN and before is not None and is_placed(target):
+        kind = Kind.PLANNED_RUN
     if kind in (Kind.SCHEDULE, Kind.SYMMETRIC) and topology is not None:
         raise click.UsageError("--network is for traces and XML: a schedule has its own network.")
     if kind is Kind.PLANNED_RUN and (network_path is not None or collective is not None):
@@ -110,6 +113,8 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
                 echo(f"  time {time}, bound (any algorithm) {bound}: {describe_efficiency(verdict.figures)}")
             if verdict.unchecked is not None:
                 echo(f"  result not checked: {verdict.unchecked}")
+            for line in () if verdict.rewriting is None else verdict.rewriting.lines():
+                echo(f"  {line}")
             for violation in verdict.violations[:_SHOWN]:
                 echo(f"  {violation}")
             if len(verdict.violations) > _SHOWN:

@@ -276,6 +276,22 @@ def export_chakra(
     return nodes_of(schedule, link_order, first_tag, in_flight).write(prefix)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ScheduleFiles:
+    """The files of a schedule as a custom collective of a run (`run.collective_files.CollectiveFiles`)."""
+
+    schedule: Schedule
+    first_tag: int
+
+    def trace(self, prefix: str) -> Trace:
+        """The nodes, as they are read of the files."""
+        return replace(schedule_trace(self.schedule, prefix, first_tag=self.first_tag), chunks=None)
+
+    def write(self, prefix: Path) -> None:
+        """Write the files."""
+        export_chakra(self.schedule, prefix, first_tag=self.first_tag)
+
+
 def schedule_trace(
     schedule: Schedule, name: str, link_order: LinkOrder | None = None, first_tag: int = 0, in_flight: int | None = None
 ) -> Trace:

@@ -8,13 +8,16 @@ on every NPU, tags are numbers of rows, and all chunks count as the largest one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from astra_tacos.export.chakra import RECV, REDUCE, SEND, TOKEN, Contents, Layout, TraceNodes, waiting_for_token
 from astra_tacos.network.rotations import star
+from astra_tacos.run.collective_files import CollectiveFiles
 from astra_tacos.run.lattice import CompactTrace, Lattice
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.trace.writer import Values, encode_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_of, brought, previous_of
 from astra_tacos.schedule.partial_sums import NO_ADDITIONS
@@ -59,8 +62,8 @@ class SymmetricTraces:
         size = tuple(dimension.size for dimension in self.schedule.task.dimensions)
         return Lattice(size, (1,) * len(size))
 
-    def compact(self, prefix: str) -> CompactTrace:
-        """The trace in a compact run."""
+    def trace(self, prefix: str) -> CompactTrace:
+        """The nodes, as they are read of the files (`run.collective_files.CollectiveFiles`)."""
         return CompactTrace(self.of_npu(0).trace(prefix), self.positions)
 
     def of_npu(self, npu: int) -> TraceNodes:
@@ -88,11 +91,30 @@ class SymmetricTraces:
         first = self._layout.npu_first
         return TraceNodes(first, kind, number, duration, self._ctrl, self._data, values, _CONTENTS, self.first_tag)
 
-    def write(self, prefix: Path, npus: Iterable[int]) -> None:
-        """Write `PREFIX.<npu>.et` of some NPUs."""
+    def write(self, prefix: Path, npus: Iterable[int] = (0,)) -> None:
+        """Write `PREFIX.<npu>.et` of some NPUs, or of the one that stands for all."""
         for npu in npus:
             table = self.of_npu(npu).table()
             Path(f"{prefix}.{npu}.et").write_bytes(encode_trace(table, 0, len(table.node_id)))
+
+    def of_all(self) -> CollectiveFiles:
+        """The files of all NPUs."""
+        return _OfAll(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _OfAll:
+    """The files of all NPUs of a schedule."""
+
+    traces: SymmetricTraces
+
+    def trace(self, prefix: str) -> Trace:
+        """The nodes of all NPUs."""
+        return self.traces.trace(prefix).expand()
+
+    def write(self, prefix: Path) -> None:
+        """Write the files."""
+        self.traces.write(prefix, range(self.traces.positions.num_ranks))
 
 
 def _data(schedule: SymmetricSchedule, before: Ints) -> tuple[Ints, Ints]:

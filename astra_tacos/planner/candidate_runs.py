@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from pathlib import Path
 
 import numpy as np
 
@@ -13,10 +12,10 @@ from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.global_order import order_instances
 from astra_tacos.planner.joint.joint_synthesis import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
+from astra_tacos.planner.planned_run import PlannedRun
 from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import Workload
-from astra_tacos.planner.written_run import WrittenRun
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType
@@ -27,10 +26,9 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError
 
 Solutions = tuple[CaseSolution, ...]
-WriteAndReplay = Callable[[Solutions, Ints | None], "CandidateRun | AstraTacosError"]
-"""Writes and replays a run. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and collective
-in the run's order, None to leave all nodes as they are. Returns the written run, or the error because of which it cannot be
-replayed."""
+Replay = Callable[[Solutions, Ints | None], "CandidateRun | AstraTacosError"]
+"""Replays a planned run. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and collective in
+the run's order, None to leave all nodes as they are. Returns the run, or the error because of which it cannot be replayed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +37,15 @@ class CandidateRun:
 
     Parameters
     ----------
-    made, solutions, written
-        Its collectives, of which some may be joint, what each case runs, and what was written.
+    made, solutions
+        Its collectives, of which some may be joint, and what each case runs.
+    after
+        Its replay.
     """
 
-    folder: Path
-    run: Run
+    planned: PlannedRun
     made: JointWorkload
     solutions: Solutions
-    written: WrittenRun
     after: RunOutcome
 
     @property
@@ -67,17 +65,17 @@ class _Trials:
     workload: Workload
     before: RunOutcome | None
     before_ns: int | None
-    write_and_replay: WriteAndReplay
+    replay: Replay
     runs: list[CandidateRun] = field(default_factory=list)
     failure: AstraTacosError | None = None
 
     def try_run(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
-        """Write and replay a run; returns whether it can be replayed and is no slower than the run before."""
+        """Replay a run; returns whether it can be replayed and is no slower than the run before."""
         return self.try_order(solutions, order_run(self.workload, solutions, self.before if in_order_of_before else None))
 
     def try_order(self, solutions: Solutions, order: Ints | None) -> bool:
         """The same in a given order; None for a run whose nodes stay as they are, as all its collectives are native."""
-        run = self.write_and_replay(solutions, order)
+        run = self.replay(solutions, order)
         if isinstance(run, AstraTacosError):
             self.failure = run
             return False
@@ -104,7 +102,7 @@ def choose_run(
     start: Run,
     before: RunOutcome | None,
     before_ns: int | None,
-    write_and_replay: WriteAndReplay,
+    replay: Replay,
 ) -> CandidateRun:
     """Try up to six runs until one is no slower than the run before; return the best of those that were tried.
 
@@ -128,9 +126,9 @@ def choose_run(
     Raises
     ------
     AstraTacosError
-        If no candidate can be replayed, or one cannot be written.
+        If no candidate can be replayed, or there are not enough tags or ids for one.
     """
-    trials = _Trials(workload, before, before_ns, write_and_replay)
+    trials = _Trials(workload, before, before_ns, replay)
     if trials.try_run(solutions, in_order_of_before=False):
         return trials.fastest()
     own = _own_traces(workload, solutions, start)

@@ -62,14 +62,7 @@ class NativeConfiguration:
 
     def system(self, system: SystemConfig) -> SystemConfig:
         """The system with these settings; all else stays."""
-        return replace(
-            system,
-            native=dict(zip(COMM_KEYS, self.algorithms, strict=True)),
-            preferred_dataset_splits=self.splits,
-            active_chunks_per_dimension=self.active_chunks,
-            collective_optimization=self.optimization,
-            scheduling_policy=self.policy,
-        )
+        return system.with_keys(self.keys())
 
     def fitted(self, num_dims: int, in_groups: Collection[str]) -> NativeConfiguration:
         """The same with as many algorithms as each pattern needs.
@@ -98,8 +91,7 @@ class NativeConfiguration:
 def native_run(run: Run, system: SystemConfig) -> Run:
     """The run on a system without custom collectives."""
     nothing = np.full_like(run.implementation, NATIVE)
-    system = replace(system, custom={}, per_node={}, per_node_source=None)
-    return replace(run, system=system, prefixes=(), collectives=(), implementation=nothing)
+    return replace(run, system=system.without_traces(), prefixes=(), collectives=(), implementation=nothing)
 
 
 def configuration_of(run: Run) -> NativeConfiguration | None:

@@ -1,24 +1,21 @@
-"""A run with its ranks on other NPUs: files get other numbers, peers, groups and roots follow; all else keeps its bytes."""
+"""A run with its ranks on other NPUs: traces get other numbers, peers, groups and roots follow; all else stays."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from astra_tacos.planner.run_files import copy_network
 from astra_tacos.planner.workload import Workload
-from astra_tacos.run.patterns import ROOT_ATTRIBUTES, ROOTED
-from astra_tacos.run.run import GROUPS, MEMORY, NATIVE, SYSTEM, WORKLOAD, RunInputs, write_groups
-from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.run.groups import CommunicatorGroups
+from astra_tacos.run.patterns import ROOTED
+from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.source import made_of
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.arrays import Ints
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
-
-_PEERS = ("comm_src", "comm_dst")
+from astra_tacos.support.grouping import members_of
 
 
 def check_permutable(workload: Workload) -> None:
@@ -39,71 +36,45 @@ def check_permutable(workload: Workload) -> None:
         )
 
 
-def write_permuted(folder: Path, inputs: RunInputs, workload: Workload, npu_of_rank: Ints) -> RunInputs:
-    """Write the run with every rank on another NPU into an empty directory; returns its files.
+def permuted(workload: Workload, npu_of_rank: Ints) -> Run:
+    """The run with every rank on another NPU.
 
     Parameters
     ----------
     npu_of_rank
         int64[num_ranks], a permutation.
-
-    Raises
-    ------
-    ConfigError
-        If a file cannot be read again.
     """
     run, nodes = workload.run, workload.instances.nodes
-    trace, columns = run.workload, run.columns
+    if np.array_equal(npu_of_rank, np.arange(len(npu_of_rank))):
+        return run
+    rank_of_npu = np.argsort(npu_of_rank)
+    rows = members_of(run.workload.rank_first, rank_of_npu)[1]
+    trace = replace(run.workload.of_ranks(rank_of_npu), owners=None, files=None)
+    assert trace.workload is not None  # of a run
+    columns, is_message = trace.workload, np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    root = run.columns.root.copy()
+    rooted = np.flatnonzero(np.isin(nodes.pattern, list(ROOTED)))
+    root[nodes.row[rooted]] = npu_of_rank[nodes.root[rooted]]
+    columns = replace(columns, own=_moved(columns.own, is_message, npu_of_rank), root=root[rows])
     place = npu_of_rank.tolist()
-    (folder / WORKLOAD).mkdir()
-    moved = not np.array_equal(npu_of_rank, np.arange(len(place)))
-    root_of = dict(zip(nodes.row.tolist(), nodes.root.tolist(), strict=True))
-    rooted = {row for row, pattern in zip(nodes.row.tolist(), nodes.pattern.tolist(), strict=True) if pattern in ROOTED}
-    for rank in range(trace.num_ranks):
-        data = load_rank(trace, rank)
-        begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
-        changed: dict[int, Any] = {}
-        for row in range(begin, end) if moved else ():
-            is_message = trace.kind[row] in (NodeType.COMM_SEND, NodeType.COMM_RECV)
-            if not is_message and row not in rooted:
-                continue
-            node = node_at(data, int(columns.byte_offset[row]))
-            if is_message:
-                _move_peers(node, place)
-            else:
-                _move_root(node, place[root_of[row]])
-            changed[row - begin] = node
-        path = folder / WORKLOAD / f"{inputs.workload.name}.{place[rank]}.et"
-        path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], changed, f"{trace.prefix}.{rank}.et"))
-    shutil.copyfile(inputs.system, folder / SYSTEM)
-    copy_network(inputs.network, folder)
-    if inputs.remote_memory is not None:
-        shutil.copyfile(inputs.remote_memory, folder / MEMORY)
-    if inputs.groups is not None and not moved:
-        shutil.copyfile(inputs.groups, folder / GROUPS)
-    else:
-        write_groups(folder, {group: _moved(ranks, place) for group, ranks in run.groups.members.items()})
-    return RunInputs.in_folder(folder, inputs.workload.name, inputs.ns3)
+    return replace(
+        run,
+        workload=replace(trace, peer=_moved(trace.peer, is_message, npu_of_rank), workload=columns),
+        groups=CommunicatorGroups(
+            run.groups.source, {group: _group(ranks, place) for group, ranks in run.groups.members.items()}
+        ),
+        implementation=run.implementation[rows],
+        source=made_of(run, rows),
+    )
 
 
-def _moved(ranks: Sequence[int], place: list[int]) -> list[int]:
+def _moved(ranks: Ints, is_message: Bools, npu_of_rank: Ints) -> Ints:
+    """The ranks at the ends of messages in their new places; numbers that are no ranks stay."""
+    known = is_message & (ranks >= 0) & (ranks < len(npu_of_rank))
+    return np.where(known, npu_of_rank[np.where(known, ranks, 0)], ranks)
+
+
+def _group(ranks: Sequence[int], place: list[int]) -> tuple[int, ...]:
     """A group whose file lists it in ascending order stays so, as rings go in the order of the list."""
     members = [place[rank] for rank in ranks]
-    return sorted(members) if list(ranks) == sorted(ranks) else members
-
-
-def _move_peers(node: Any, place: list[int]) -> None:
-    for entry in node.attr:
-        kind = entry.WhichOneof("value") if entry.name in _PEERS else None
-        if kind is not None and 0 <= int(getattr(entry, kind)) < len(place):
-            setattr(entry, kind, place[int(getattr(entry, kind))])
-
-
-def _move_root(node: Any, root: int) -> None:
-    """The attribute that names the root; one is added where the root was the lowest rank of the group."""
-    for entry in node.attr:
-        kind = entry.WhichOneof("value") if entry.name in ROOT_ATTRIBUTES else None
-        if kind is not None:
-            setattr(entry, kind, root)
-            return
-    set_attribute(node, ROOT_ATTRIBUTES[0], "int64_val", root)
+    return tuple(sorted(members)) if list(ranks) == sorted(ranks) else tuple(members)

@@ -20,15 +20,16 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.network.network_files import NETWORK, own_tables
 from astra_tacos.planner.global_order import match_messages
-from astra_tacos.planner.permuted_run import check_permutable, write_permuted
-from astra_tacos.planner.run_files import PLACE_FILE, move_up, own_tables, without_folder
+from astra_tacos.planner.permuted_run import check_permutable, permuted
+from astra_tacos.planner.run_files import PLACE_FILE, planned_inputs
 from astra_tacos.planner.workload import NO_CASE, Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
-from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, read_run
+from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
@@ -158,7 +159,6 @@ def most_starts(num_ranks: int, num_demands: int) -> int:
 
 
 _OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
-_PLACED = "placed"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -280,26 +280,22 @@ def place(
     chosen = [own, *(each for each in tried[:MOST_REPLAYED] if each is not own)]
     replayed: dict[int, Placement] = {}
     failure: AstraTacosError | None = None
+    for number, each in enumerate(chosen):
+        try:
+            end_ns = replay_run(permuted(workload, each.npu_of_rank), model).end_ns
+            replayed[number] = Placement(each.npu_of_rank, each.matrix, each.score_ns, end_ns)
+        except (ConfigError, ReplayError) as error:
+            failure = failure or error
+        on_progress(number + 1, len(chosen))
+    if not replayed:
+        assert failure is not None  # the run itself was tried
+        raise failure
+    best = min(replayed, key=lambda number: (replayed[number].end_ns or 0, number))
+    known = {id(chosen[number]): each for number, each in replayed.items()}
+    all_of_them = tuple(known.get(id(each), each) for each in tried)
+    result = PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
     with replaced_directory(output) as folder:
-        for number, each in enumerate(chosen):
-            scratch = folder / f"{_PLACED}{number}"
-            scratch.mkdir()
-            try:
-                end_ns = replay_run(read_run(write_permuted(scratch, inputs, workload, each.npu_of_rank)), model).end_ns
-                replayed[number] = Placement(each.npu_of_rank, each.matrix, each.score_ns, end_ns)
-            except (ConfigError, ReplayError) as error:
-                # The files of this placement will be gone.
-                text = str(error).replace(str(scratch / WORKLOAD / inputs.workload.name), str(inputs.workload))
-                failure = failure or type(error)(without_folder(scratch, text))
-            on_progress(number + 1, len(chosen))
-        if not replayed:
-            assert failure is not None  # the run itself was tried
-            raise failure
-        best = min(replayed, key=lambda number: (replayed[number].end_ns or 0, number))
-        move_up(folder / f"{_PLACED}{best}", folder, _PLACED)
-        known = {id(chosen[number]): each for number, each in replayed.items()}
-        all_of_them = tuple(known.get(id(each), each) for each in tried)
-        result = PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
+        permuted(workload, result.best.npu_of_rank).write(folder, inputs.workload.name)
         write_json(folder / PLACE_FILE, result.to_json())
     return result
 
@@ -314,7 +310,8 @@ def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:
     """
     workload = find_workload(inputs)
     check_permutable(workload)
-    return write_permuted(folder, inputs, workload, npus_of(rows, _levels(workload.run.network)))
+    permuted(workload, npus_of(rows, _levels(workload.run.network))).write(folder, inputs.workload.name)
+    return planned_inputs(folder, inputs)
 
 
 def _levels(network: NetworkConfig) -> tuple[int, ...]:

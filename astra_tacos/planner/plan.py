@@ -1,6 +1,6 @@
 """`plan`: from a run to the same run with synthesized collectives.
 
-`plan` synthesizes each distinct collective, writes candidate runs and replays them, and keeps the best. `write_fastest` chooses
+`plan` synthesizes each distinct collective, replays candidate runs, and writes the best. `write_fastest` chooses
 among several plans of one run, such as those of several placements.
 """
 
@@ -25,14 +25,14 @@ from astra_tacos.planner.joint.joint_sets import JointSet
 from astra_tacos.planner.joint.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import PlanResult, case_figures
+from astra_tacos.planner.planned_run import COLUMNS, PlannedRun, node_rows, planned_run
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import RunBound, run_bound
-from astra_tacos.planner.run_files import check_output, move_up, planned_inputs, without_folder, write_plan, write_planned_script
+from astra_tacos.planner.run_files import check_output, write_ns3_configurations, write_plan, write_script
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import check_named, solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import MessageCounts, baseline_run, find_workload, limit_messages
-from astra_tacos.planner.written_run import COLUMNS, WrittenRun, node_rows, write_run
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.native_share import why_idle, why_incomplete
 from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
@@ -42,7 +42,7 @@ from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_recording
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.run import Run
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.support.arrays import Ints
@@ -78,8 +78,6 @@ _ONLY_REPLAYED = (
     "stock ASTRA-sim has no network with devices that forward: the embedded replay alone times this run, each message on its "
     "fixed route"
 )
-_CANDIDATE = "candidate"
-"""Begin of the names of the folders that candidate runs are written to."""
 _QUIET: OnProgress = lambda done, total: None  # noqa: E731
 
 
@@ -116,16 +114,18 @@ def plan(
     # The bound is found while candidates are replayed.
     with ThreadPoolExecutor(1) as aside, replaced_directory(output) as folder:
         bound = aside.submit(run_bound, planning.workload, planning.topology, solutions, planning.clock)
-        best = planning.best_run(folder, solutions)
-        checked = _check(best.run, best.written, planning.workload.run)
-        move_up(best.folder, folder, _CANDIDATE)
+        best = planning.best_run(solutions)
+        written = best.planned.run.write(folder, request.inputs.workload.name)
+        checked = _check(written, best.planned, planning.workload.run)
         recording = planning.recording(best.after)
         result = planning.result(best, solutions, bound.result(), recording)
         with garbage_kept():
-            rows = node_rows(best.made, best.solutions, best.written)
+            rows = node_rows(best.made, best.solutions, best.planned)
             write_plan(folder, result.to_json() | checked, rows, COLUMNS)
             save_recording(recording, folder / REPLAY_FILE)
-            write_planned_script(folder, request.inputs, planning.network, result.prints)
+            write_script(folder, best.planned.run, result.prints)
+            if not planning.clock.is_analytical:
+                write_ns3_configurations(folder, best.planned.run)
     return result
 
 
@@ -219,24 +219,24 @@ class _Planning:
                 pool.shutdown(cancel_futures=True)
         return tuple(solutions[number].result() for number in range(len(cases)))
 
-    def best_run(self, folder: Path, solutions: tuple[CaseSolution, ...]) -> CandidateRun:
-        """The fastest run of all that are written to a folder."""
-        best = self._choose(folder, solutions, self.base)
+    def best_run(self, solutions: tuple[CaseSolution, ...]) -> CandidateRun:
+        """The fastest run of all that are tried."""
+        best = self._choose(solutions, self.base)
         if self.base.native is not None and self.own.end_ns is not None and best.end_ns >= self.own.end_ns:
             # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
-            in_own = self._choose(folder, solutions, self.own)
+            in_own = self._choose(solutions, self.own)
             best = best if best.is_before(in_own) else in_own
-        return self._join(folder, best, solutions)
+        return self._join(best, solutions)
 
-    def _choose(self, folder: Path, solutions: tuple[CaseSolution, ...], base: _Base) -> CandidateRun:
+    def _choose(self, solutions: tuple[CaseSolution, ...], base: _Base) -> CandidateRun:
         """The fastest run, see `choose_run`."""
 
-        def write(chosen: tuple[CaseSolution, ...], order: Ints | None) -> CandidateRun | AstraTacosError:
-            return self._write_and_replay(folder, apart(self.workload), chosen, order, base)
+        def replay(chosen: tuple[CaseSolution, ...], order: Ints | None) -> CandidateRun | AstraTacosError:
+            return self._replayed(apart(self.workload), chosen, order, base)
 
-        return choose_run(self.workload, solutions, base.run, base.replay.outcome, base.end_ns, write)
+        return choose_run(self.workload, solutions, base.run, base.replay.outcome, base.end_ns, replay)
 
-    def _join(self, folder: Path, best: CandidateRun, solutions: tuple[CaseSolution, ...]) -> CandidateRun:
+    def _join(self, best: CandidateRun, solutions: tuple[CaseSolution, ...]) -> CandidateRun:
         """A faster run with joint schedules, see `choose_joint`; else the best one."""
         topology = self.topology
         if topology.forwarding:
@@ -246,29 +246,21 @@ class _Planning:
         def synthesize(joint: JointSet, most_messages: int) -> JointCollective | None:
             return synthesize_joint(joint, topology, self.network, self.clock, options, self.cache, most_messages)
 
-        def write(made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints) -> CandidateRun | AstraTacosError:
-            return self._write_and_replay(folder, made, chosen, order, self.base)
+        def replay(made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints) -> CandidateRun | AstraTacosError:
+            return self._replayed(made, chosen, order, self.base)
 
         limits = JointLimits(options.threads or os.cpu_count() or 1, self.limit, topology.num_channels)
-        return choose_joint(self.workload, best, solutions, synthesize, write, limits)
+        return choose_joint(self.workload, best, solutions, synthesize, replay, limits)
 
-    def _write_and_replay(
-        self,
-        folder: Path,
-        made: JointWorkload,
-        chosen: tuple[CaseSolution, ...],
-        order: Ints | None,
-        base: _Base,
+    def _replayed(
+        self, made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints | None, base: _Base
     ) -> CandidateRun | AstraTacosError:
-        place = folder / f"{_CANDIDATE}{len(list(folder.glob(f'{_CANDIDATE}*')))}"
-        place.mkdir()
-        written = write_run(place, self.request.inputs, made, chosen, order, self.clock, base.native)
+        planned = planned_run(made, chosen, order, base.native)
         try:
-            run = read_run(planned_inputs(place, self.request.inputs))
-            after = replay_run(run, self.clock, route_loads=True)
+            after = replay_run(planned.run, self.clock, route_loads=True)
         except (ConfigError, ReplayError) as error:
-            return type(error)(without_folder(place, str(error)))
-        return CandidateRun(place, run, made, chosen, written, after)
+            return error
+        return CandidateRun(planned, made, chosen, after)
 
     def _notes(self, solutions: tuple[CaseSolution, ...]) -> tuple[str, ...]:
         """What could not be done, and what the times do not say."""
@@ -288,7 +280,7 @@ class _Planning:
                 continue
             native_run = None if native is None else native.configuration.run(self.workload.own_run)
             native_ns = None if native_run is None else try_replay(native_run, binary.backend).end_ns
-            printed.append(Printed(binary, try_replay(best.run, binary.backend).end_ns, native_ns))
+            printed.append(Printed(binary, try_replay(best.planned.run, binary.backend).end_ns, native_ns))
         return tuple(printed)
 
     def recording(self, after: RunOutcome) -> Recording:
@@ -316,7 +308,7 @@ class _Planning:
             exposed_before_ns=None if before.outcome is None else int(before.outcome.exposed_comm_ns.max()),
             exposed_ns=int(after.exposed_comm_ns.max()),
             cases=case_figures(workload, best.solutions, before, after),
-            notes=(*self._notes(solutions), *(f"ASTRA-sim aborts here: {why}" for why in aborts_of(best.run, after))),
+            notes=(*self._notes(solutions), *(f"ASTRA-sim aborts here: {why}" for why in aborts_of(best.planned.run, after))),
             native=self.native,
             bound=bound,
             messages=MessageCounts(self.limit, messages_before, after.num_messages),
@@ -327,7 +319,7 @@ class _Planning:
         )
 
 
-def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:
+def _check(after: Run, planned: PlannedRun, before: Run) -> dict[str, Any]:
     """The oracle's verdict on the run and the content of its traces, for plan.json.
 
     Raises
@@ -335,9 +327,9 @@ def _check(after: Run, written: WrittenRun, before: Run) -> dict[str, Any]:
     VerificationError
         If the run does not do what the run before did: a defect of this package.
     """
-    verdict = verify_run(after, written.parts, before, MOST_CHECKED)
+    verdict = verify_run(after, planned.parts, before, MOST_CHECKED)
     if verdict.violations:
         more = f" and {len(verdict.violations) - 1:,} more" if len(verdict.violations) > 1 else ""
         raise VerificationError(f"DEFECT of astra_tacos: the planned run is wrong: {verdict.violations[0]}{more}")
-    traces = {prefix: parts.to_json() for prefix, parts in written.parts.items()}
+    traces = {prefix: parts.to_json() for prefix, parts in planned.parts.items()}
     return {"verified": verdict.proven, "unchecked": list(verdict.unchecked), "traces": traces}

@@ -21,6 +21,7 @@ from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_id, grou
 from astra_tacos.run.lattice import CompactTrace, Lattice, listed
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.run import CLASSES, MEMORY, NATIVE, PATTERN_KEYS, RANKS, SYSTEM, Run, implementations
+from astra_tacos.run.source import made_of
 from astra_tacos.run.system import read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace, trace_files
 from astra_tacos.run.trace.schema import NodeType
@@ -90,10 +91,18 @@ class CompactRun:
                     group_names.append(str(names[key]))
                 group[chosen[rank[chosen] == one]] = names[key] - 1
         workload = replace(trace.workload, own=own, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
-        whole = replace(trace, peer=peer, workload=workload, owners=None)
+        whole = replace(trace, peer=peer, workload=workload, owners=None, files=None)
         groups = CommunicatorGroups(run.groups.source, members)
         collectives = tuple(each.expand() if isinstance(each, CompactTrace) else each for each in run.collectives)
-        return replace(run, workload=whole, groups=groups, implementation=run.implementation[rows], collectives=collectives)
+        return replace(
+            run,
+            workload=whole,
+            groups=groups,
+            implementation=run.implementation[rows],
+            collectives=collectives,
+            source=made_of(run, rows),
+            files={},
+        )
 
 
 def _copies(members: Mapping[int, tuple[int, ...]]) -> dict[int, int]:

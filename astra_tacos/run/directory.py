@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, RANKS, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.network.network_files import NETWORK
+from astra_tacos.run.run import GROUPS, MEMORY, RANKS, SYSTEM, WORKLOAD, RunInputs
 from astra_tacos.run.system import default_system
 from astra_tacos.support import temporaries
 from astra_tacos.support.errors import ConfigError

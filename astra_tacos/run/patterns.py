@@ -39,6 +39,12 @@ PATTERN_ATTRIBUTE = "astra_tacos_pattern"
 """String attribute of a node that was written with the type `CARRIER`: the Chakra name of its original pattern."""
 GROUP_ATTRIBUTE = "astra_tacos_group"
 """String attribute of a node whose collective is one of several in a joint trace: the id of its own group, "0" for all ranks."""
+ORIGIN_ATTRIBUTE = "astra_tacos_from"
+"""String attribute of a node that was made of nodes of the run before.
+
+`17` is node 17, `17:1/4` the second of four equal parts of its work, and `17[0:4096] 23[0:100]` bytes of the inputs of
+collectives 17 and 23.
+"""
 ROOT_ATTRIBUTES = ("root", "comm_root", "root_rank")
 """Integer attributes that name the root's rank; where a node has none, it is the lowest rank of the group."""
 TAGS = 500_000_000

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_config import NetworkConfig, configured, read_network
+from astra_tacos.network.network_files import NETWORK
+from astra_tacos.run.collective_files import CollectiveFiles
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
 from astra_tacos.run.lattice import CompactTrace
+from astra_tacos.run.source import Source
 from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -30,7 +33,7 @@ PATTERN_KEYS = {
 """Collective patterns that ASTRA-sim runs, and their keys in the system JSON."""
 NATIVE = -1
 """In place of the entry of a custom collective."""
-GROUPS, SYSTEM, NETWORK, MEMORY = "comm_group.json", "system.json", "network.yml", "remote_memory.json"
+GROUPS, SYSTEM, MEMORY = "comm_group.json", "system.json", "remote_memory.json"
 CLASSES, RANKS = "classes/w", "ranks.json"
 """The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
 WORKLOAD = "workload"
@@ -89,6 +92,10 @@ class Run:
         The directory in which ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML start there.
     slow
         Ranks whose compute takes a factor longer than their traces say, and these factors.
+    source
+        The run that it was made of, and which of its nodes each node was; None for a run as its files say.
+    files
+        The files of custom collectives, by their prefix, of a run that is made in memory: they are written with it.
     """
 
     workload: Trace
@@ -101,6 +108,8 @@ class Run:
     implementation: Ints32
     directory: Path
     slow: tuple[tuple[int, float], ...] = ()
+    source: Source | None = None
+    files: Mapping[str, CollectiveFiles] = field(default_factory=dict)
 
     @property
     def columns(self) -> WorkloadColumns:
@@ -108,6 +117,28 @@ class Run:
         if self.workload.workload is None:
             raise ValueError("the workload was read without its columns")
         return self.workload.workload
+
+    def write(self, folder: Path, name: str) -> Run:
+        """Write the run into an empty directory, and read it back: the columns are the same, so that its replay is, too.
+
+        Parameters
+        ----------
+        name
+            Of its workload: `folder/workload/NAME.<rank>.et`.
+
+        Raises
+        ------
+        ConfigError
+            If a file of the run that it was made of has changed since that was read.
+        VerificationError
+            If the run that is read is another one: a defect of this package.
+        """
+        from astra_tacos.run.written import check_same, write_run
+
+        write_run(self, folder, name)
+        again = read_run(RunInputs.in_folder(folder, name))
+        check_same(self, again)
+        return replace(again, network=replace(again.network, ns3=self.network.ns3))
 
     def slowed(self, slow: Mapping[int, float]) -> Run:
         """The run in which the compute of some ranks takes a factor longer.

@@ -61,6 +61,8 @@ NATIVE_ALGORITHMS = ("ring", "oneRing", "direct", "oneDirect", "halvingDoubling"
 IGNORED_KEYS = ("boost-mode", "intra-dimension-scheduling", "inter-dimension-scheduling")
 """Keys of ASTRA-sim 1.0 that many files still hold and that ASTRA-sim 2.0 does not read."""
 PER_NODE_KEY = "per-node-custom-implementation"
+PER_NODE = "per_node.yml"
+"""Name of the YAML of per-node collectives in a run directory."""
 READ_KEYS = (
     "scheduling-policy",
     "collective-optimization",
@@ -100,8 +102,8 @@ class SystemConfig:
 
     source: str
     """The file it was read from, as error messages name it."""
-    keys: frozenset[str] = frozenset()
-    """Every key of the file, also those that mean nothing."""
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    """The file's JSON object, with keys that mean nothing: what is written of the system."""
     scheduling_policy: str = "LIFO"
     """One of `SCHEDULING_POLICIES`. Where it is absent ASTRA-sim reads memory it never set: zero, which is LIFO, as a rule."""
     preferred_dataset_splits: int | None = None
@@ -125,6 +127,28 @@ class SystemConfig:
     """Prefix of the trace as written, by id of the workload's node."""
     per_node_source: str | None = None
     """The YAML that `per_node` was read from, as written."""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """Every key of the file, also those that mean nothing."""
+        return frozenset(self.raw)
+
+    def with_keys(self, keys: Mapping[str, Any]) -> SystemConfig:
+        """The system whose file has these keys, too, or other values of them."""
+        return replace(parse_system(Path(self.source), {**self.raw, **keys}), per_node=self.per_node)
+
+    def without_traces(self) -> SystemConfig:
+        """The system without custom collectives."""
+        named = {*(f"{key}-implementation-custom" for key in COMM_KEYS), PER_NODE_KEY}
+        raw = {key: value for key, value in self.raw.items() if key not in named}
+        return replace(self, raw=raw, custom={}, per_node={}, per_node_source=None)
+
+    def with_traces(self, per_node: Mapping[int, str]) -> SystemConfig:
+        """The system that runs a custom trace for each of these nodes, and no other; nothing is split then."""
+        system = self.without_traces()
+        if not per_node:
+            return system
+        return replace(system.with_keys({"preferred-dataset-splits": 1, PER_NODE_KEY: PER_NODE}), per_node=dict(per_node))
 
 
 def read_system(path: str | Path, directory: str | Path = Path()) -> SystemConfig:
@@ -173,7 +197,7 @@ def parse_system(path: Path, document: Mapping[str, Any]) -> SystemConfig:
     custom = {key: place.decoded(_Custom)[0] for key in COMM_KEYS if _is_in(place := system / f"{key}-implementation-custom")}
     return SystemConfig(
         source=str(path),
-        keys=frozenset(document),
+        raw=document,
         scheduling_policy=given.scheduling_policy,
         preferred_dataset_splits=None if given.preferred_dataset_splits is UNSET else int(given.preferred_dataset_splits),
         active_chunks_per_dimension=int(given.active_chunks_per_dimension),

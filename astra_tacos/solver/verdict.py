@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import format_time
@@ -18,10 +18,14 @@ if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.network.topology import Topology
     from astra_tacos.run.backend import Backend
+    from astra_tacos.run.chunks import TraceParts
+    from astra_tacos.run.run import Run, RunInputs
     from astra_tacos.schedule.schedule import Schedule
-    from astra_tacos.support.arrays import Ints
+    from astra_tacos.verifier.scheduled_oracle import Rewriting
     from astra_tacos.verifier.violation import Violation
 
+_PLACEMENT = "place.json"
+"""Beside the files of a run that was placed."""
 _FIGURES = ("time_ns", "predicted_ns", "bound_ns", "chunked_bound_ns", "efficiency", "optimal")
 
 
@@ -35,6 +39,8 @@ class Verdict:
     unchecked: str | None = None
     figures: dict[str, Any] = field(default_factory=dict)
     """Of a schedule: its time, its bounds, and how near it is to them."""
+    rewriting: Rewriting | None = None
+    """How much of a planned run is not as it was, where its nodes were made of those of the run before."""
 
     @property
     def proven(self) -> bool:
@@ -44,7 +50,8 @@ class Verdict:
     def to_json(self) -> dict[str, Any]:
         """The entry of `checked`; violations are listed apart."""
         about = {"path": self.path, "what": self.what, "proven": self.proven, "unchecked": self.unchecked}
-        return about | {"violations": len(self.violations), **self.figures}
+        rewritten = {} if self.rewriting is None else {"rewriting": self.rewriting.to_json()}
+        return about | {"violations": len(self.violations), **self.figures, **rewritten}
 
     def listed(self) -> list[dict[str, Any]]:
         """Each violation as an object."""
@@ -80,33 +87,38 @@ def verify_directory(directory: Path, topology: Topology | None, collective: str
 
 
 def verify_planned(directory: Path, before: Path | None) -> Verdict:
-    """The verdict on a planned run, also by the workload that it was made of, if its prefix is given."""
-    from astra_tacos.run.chunks import read_trace_parts
+    """The verdict on a planned run, also by the run that it was made of, if its directory or the prefix of its traces is given.
+
+    Raises
+    ------
+    ConfigError
+        If files are missing or wrong, or the run has no collective of its own, so that only the run before says what it does.
+    """
+    import numpy as np
+
     from astra_tacos.run.run import RunInputs, read_run
     from astra_tacos.support.temporaries import scratch_directory
     from astra_tacos.verifier.run_oracle import verify_run
 
-    plan = directory / "plan.json"
-    npu_of_rank = None if before is None else _placement_of(plan)
-    parts = read_trace_parts(plan)
+    told = _told(directory)
+    if told.parts is None and before is None:
+        raise ConfigError(
+            f"{directory}: its collectives keep their algorithms, so there is nothing to prove of them alone: expected --before "
+            "with the run before"
+        )
     prefixes = sorted({path.name[: -len(".0.et")] for path in (directory / "workload").glob("*.0.et")})
     if len(prefixes) != 1:
         raise ConfigError(f"{directory / 'workload'}: found {len(prefixes)} workloads, expected one")
     after = RunInputs.in_folder(directory, prefixes[0])
+    npu_of_rank = None if told.npu_of_rank is None else np.array(told.npu_of_rank, np.int64)
     with scratch_directory() as scratch:
-        if before is not None and npu_of_rank is not None:
-            before = _renumbered(before, npu_of_rank.tolist(), scratch)
-        original = None if before is None else read_run(replace(after, workload=before))
-        verdict = verify_run(read_run(after), parts, original, npu_of_rank=npu_of_rank)
+        original = None if before is None else _read_before(before, after, told.npu_of_rank, scratch)
+        verdict = verify_run(read_run(after), told.parts or {}, original, npu_of_rank=npu_of_rank)
     what = f"a planned run of {verdict.num_collectives:,} collective nodes"
     what += f" ({verdict.num_native:,} native)" if verdict.num_native else ""
     what += f", {verdict.num_traces:,} traces, {verdict.num_messages:,} messages"
-    return Verdict(str(directory), what, verdict.violations, "; ".join(verdict.unchecked) or None)
-
-
-class _Schedule(TypedDict):
-    policies: str
-    kept_as_is: NotRequired[bool]
+    unchecked = "; ".join(verdict.unchecked) or None
+    return Verdict(str(directory), what, verdict.violations, unchecked, rewriting=verdict.rewriting)
 
 
 class _Placement(TypedDict):
@@ -114,37 +126,74 @@ class _Placement(TypedDict):
 
 
 class _Changes(TypedDict):
-    """What `plan.json` says of a run's nodes and ranks that are not where they were."""
+    """What `plan.json` says of a run's nodes and ranks that are not where they were, and whether it has traces."""
 
-    schedule: NotRequired[_Schedule]
+    schedule: NotRequired[dict[str, Any]]
     placement: NotRequired[_Placement | None]
+    traces: NotRequired[dict[str, Any]]
 
 
-def _placement_of(plan: Path) -> Ints | None:
-    """Where `plan --place` put the ranks of the run before, by its plan.json; None if they stay where they were.
+class _Told(NamedTuple):
+    """What the files of a plan say of it.
 
-    Raises
-    ------
-    ConfigError
-        If the plan is of a scheduled run, whose nodes are others, or the placement is none.
+    Parameters
+    ----------
+    parts
+        What its traces are for, by prefix; None if collectives keep their algorithms.
+    npu_of_rank
+        Where the ranks of the run before are; None if they stay where they were.
     """
-    import numpy as np
 
+    parts: dict[str, TraceParts] | None
+    npu_of_rank: list[int] | None
+
+
+def is_placed(directory: Path) -> bool:
+    """Whether a directory says where the ranks of the run in it are, and was not planned further."""
+    return (directory / _PLACEMENT).is_file() and not (directory / "plan.json").is_file()
+
+
+def _told(directory: Path) -> _Told:
+    from astra_tacos.run.chunks import read_trace_parts
     from astra_tacos.support.own_files import read_own
 
+    if is_placed(directory):
+        placed = directory / _PLACEMENT
+        return _Told(None, _npus(placed, read_own(placed, _Placement, "plan --only-place")))
+    plan = directory / "plan.json"
     found = read_own(plan, _Changes, "plan --output")
-    schedule, placement = found.get("schedule"), found.get("placement")
-    if schedule is not None and schedule["policies"] != "as-is" and not schedule.get("kept_as_is"):
-        raise ConfigError(
-            f"{plan}: scheduled ({schedule['policies']}), so its nodes are made of pieces of those before, which --before "
-            "does not follow: verify it without --before"
-        )
-    if placement is None:
-        return None
+    placement = found.get("placement")
+    only_scheduled = "schedule" in found and "traces" not in found
+    return _Told(None if only_scheduled else read_trace_parts(plan), None if placement is None else _npus(plan, placement))
+
+
+def _npus(path: Path, placement: _Placement) -> list[int]:
     ranks = placement["npu_of_rank"]
     if sorted(ranks) != list(range(len(ranks))):
-        raise ConfigError(f"{plan}: placement: found no 'npu_of_rank' that names each NPU once: plan the run again")
-    return np.array(ranks, np.int64)
+        raise ConfigError(f"{path}: placement: found no 'npu_of_rank' that names each NPU once: plan the run again")
+    return ranks
+
+
+def _read_before(before: Path, after: RunInputs, npu_of_rank: list[int] | None, scratch: Path) -> Run:
+    """The run before, under the numbers of the NPUs where its ranks are, with the system and network of the run after.
+
+    Its groups are its own where its directory has them, else those of the run after, which keep the ranks of each id.
+    """
+    from astra_tacos.run.directory import find_files
+    from astra_tacos.run.run import read_run
+
+    own_groups = None
+    if before.is_dir():
+        found = find_files(before, None)
+        assert found.workload is not None  # find_files
+        before, own_groups = found.workload, found.groups
+    prefix = before if npu_of_rank is None else _renumbered(before, npu_of_rank, scratch)
+    run = read_run(replace(after, workload=prefix, groups=own_groups or after.groups))
+    if npu_of_rank is None or own_groups is None:
+        return run
+    place = dict(enumerate(npu_of_rank))
+    members = {group: tuple(place.get(rank, rank) for rank in ranks) for group, ranks in run.groups.members.items()}
+    return replace(run, groups=replace(run.groups, members=members))
 
 
 def _renumbered(before: Path, npu_of_rank: list[int], folder: Path) -> Path:

@@ -6,7 +6,8 @@ It reads the written files only, and knows nothing of how they were made:
   that are no members pass on;
 - every collective node runs a trace of its own pattern, size, root and ranks, or stays native;
 - the nodes of all ranks that run one trace in one group are in one order on every rank, so that those that meet belong together;
-- if the run before is given: nodes are the same, with the same compute, messages and collectives, and wait for what they waited.
+- if the run before is given: nodes are the same, with the same compute, messages and collectives, and wait for what they waited;
+  where they are not, and say what of the run before they were made of, `scheduled_oracle` judges them by that.
 
 Whether a run goes to its end is for the replay to say.
 """
@@ -14,6 +15,7 @@ Whether a run goes to its end is for the replay to say.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,16 +26,8 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.run.chunks import TraceParts
 from astra_tacos.run.groups import ALL_RANKS, group_ids, members_of
-from astra_tacos.run.patterns import (
-    COLLECTIVE_NAMES,
-    GROUP_ATTRIBUTE,
-    PATTERN_ATTRIBUTE,
-    ROOT_ATTRIBUTES,
-    ROOTED,
-    pattern_name,
-)
+from astra_tacos.run.patterns import COLLECTIVE_NAMES, pattern_name
 from astra_tacos.run.run import NATIVE, Run
-from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
@@ -41,11 +35,11 @@ from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.program_order import judge_order
+from astra_tacos.verifier.run_collectives import CollectiveNodes, collective_nodes
+from astra_tacos.verifier.scheduled_oracle import Rewriting, has_other_origins, judge_scheduled
 from astra_tacos.verifier.trace_conditions import check_parts, shortest_message
 from astra_tacos.verifier.violation import Violation
 
-_NO_ROOT = -1
-"""Where a pattern has no root."""
 _KEPT = ("kind", "duration_us", "size_bytes", "peer", "tag")
 _KEPT_COLUMNS = ("num_ops", "tensor_size", "comm_priority", "is_cpu_op", "own")
 
@@ -58,6 +52,9 @@ class RunVerdict:
     ----------
     unchecked
         Traces whose result was not checked, and why.
+    rewriting
+        How much of the run is not as it was, if its nodes were made of others; None if they are those of the run before, or that
+        is not known.
     """
 
     num_collectives: int
@@ -66,22 +63,12 @@ class RunVerdict:
     num_messages: int
     unchecked: tuple[str, ...]
     violations: tuple[Violation, ...]
+    rewriting: Rewriting | None = None
 
     @property
     def proven(self) -> bool:
         """Whether everything was checked and there are no violations."""
         return not self.unchecked and not self.violations
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Nodes:
-    """Collective nodes of a run, by row: what each has to do. `ranks` are those of its group, ascending."""
-
-    row: Ints
-    pattern: list[int]
-    size_bytes: list[int]
-    root: list[int]
-    ranks: list[tuple[int, ...]]
 
 
 def verify_run(
@@ -137,20 +124,24 @@ def verify_run(
         violations += found
         if not is_checked:
             unchecked.append(f"{prefix}: it does not name the chunks that it moves")
-    nodes = _collective_nodes(after)
+    nodes, rewriting = collective_nodes(after), None
     if before is not None:
-        place, lost = _places(before.workload, after.workload)
-        violations += lost
-        if place is not None:
-            moved = np.arange(before.workload.num_ranks) if npu_of_rank is None else npu_of_rank
-            violations += _compare(before, after, place, moved)
-            asked = _collective_nodes(before, moved)
-            nodes = replace(asked, row=place[asked.row])
+        moved = np.arange(before.workload.num_ranks) if npu_of_rank is None else npu_of_rank
+        place, differences = _compare(before, after, moved)
+        first = next(differences, None)
+        same_ranks = before.workload.num_ranks == after.workload.num_ranks
+        if first is not None and same_ranks and has_other_origins(before, after):
+            found, rewriting = judge_scheduled(before, after, moved)
+            violations += found
+        else:
+            violations += () if first is None else (first, *differences)
+            asked = collective_nodes(before, moved)
+            nodes = nodes if place is None else replace(asked, row=place[asked.row])
     violations += _check_nodes(after, nodes, made)
     violations += _check_sequences(after, nodes)
     is_native = after.implementation[nodes.row] == NATIVE
     counts = len(nodes.row), int(np.count_nonzero(is_native)), len(after.prefixes), num_messages
-    return RunVerdict(*counts, tuple(unchecked), tuple(violations))
+    return RunVerdict(*counts, tuple(unchecked), tuple(violations), rewriting)
 
 
 def _check_trace(
@@ -182,12 +173,19 @@ def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
     return [replace(each, message=f"{prefix.name}: {each.message}") for each in violations]
 
 
-def _compare(before: Run, after: Run, place: Ints, moved: Ints) -> list[Violation]:
-    """Violations for nodes that are not what they were; `place` is that of `_places`, `moved` says where ranks are now."""
+def _compare(before: Run, after: Run, moved: Ints) -> tuple[Ints | None, Iterator[Violation]]:
+    """The place after of each node before, see `_places`, and violations for nodes that are not what they were.
+
+    `moved` says where the ranks of the run before are now.
+    """
+    place, lost = _places(before.workload, after.workload)
+    return place, iter(lost) if place is None else _differences(before, after, place, moved)
+
+
+def _differences(before: Run, after: Run, place: Ints, moved: Ints) -> Iterator[Violation]:
     new, old = after.workload, before.workload
     old = replace(old, peer=_renumbered(old.peer, moved))
     columns = replace(before.columns, own=_renumbered(before.columns.own, moved))
-    found: list[Violation] = []
     faults = np.zeros(old.num_nodes, np.bool_)
     is_collective = old.kind == NodeType.COMM_COLL
     for name in _KEPT:
@@ -196,19 +194,18 @@ def _compare(before: Run, after: Run, place: Ints, moved: Ints) -> list[Violatio
         faults |= getattr(columns, name) != getattr(after.columns, name)[place]
     faults |= ~is_collective & (old.node_id != new.node_id[place])
     for row in np.flatnonzero(faults).tolist():
-        found.append(Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row)))
+        yield Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row))
     waiting, awaited = (column[old.dep >= 0] for column in (_owners(old), old.dep))
     waits = np.sort((_owners(new) * new.num_nodes + new.dep)[new.dep >= 0])
     wanted = place[waiting] * new.num_nodes + place[awaited]
     kept = np.append(waits, -1)[np.searchsorted(waits, wanted)] == wanted
     for lost in np.flatnonzero(~kept).tolist():
         text = f"{old.describe_node(int(waiting[lost]))} no longer waits for {old.describe_node(int(awaited[lost]))}"
-        found.append(Violation("dependency-lost", text, npu=_rank(old, int(waiting[lost]))))
+        yield Violation("dependency-lost", text, npu=_rank(old, int(waiting[lost])))
     extra = np.ones(new.num_nodes, np.bool_)
     extra[place] = False
     for added in np.flatnonzero(extra).tolist():
-        found.append(Violation("nodes-added", f"{new.describe_node(added)} is new", npu=_rank(new, added)))
-    return found
+        yield Violation("nodes-added", f"{new.describe_node(added)} is new", npu=_rank(new, added))
 
 
 def _renumbered(ranks: Ints, moved: Ints) -> Ints:
@@ -237,49 +234,7 @@ def _rank(trace: Trace, row: int) -> int:
     return int(np.searchsorted(trace.rank_first, row, side="right")) - 1
 
 
-def _collective_nodes(run: Run, moved: Ints | None = None) -> _Nodes:
-    """What each collective node of a run has to do; `moved` says where the ranks are that its nodes name."""
-    trace, columns = run.workload, run.columns
-    rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & (columns.comm_type >= 0))
-    group = group_ids(columns)[rows]
-    pattern = columns.comm_type[rows].tolist()
-    root = np.full(len(rows), _NO_ROOT, np.int64).tolist()
-    rank = trace.rank[rows]
-    for one in range(trace.num_ranks):
-        entries = np.arange(*np.searchsorted(rank, (one, one + 1)))
-        data = load_rank(trace, one)
-        names = (PATTERN_ATTRIBUTE, GROUP_ATTRIBUTE)
-        told = any(name.encode() in data for name in names)
-        if not told and not any(pattern[entry] in ROOTED for entry in entries.tolist()):
-            continue
-        for entry in entries.tolist():
-            node = node_at(data, int(columns.byte_offset[rows[entry]]))
-            carried = attribute(node, PATTERN_ATTRIBUTE)
-            if carried in CommType.__members__:
-                pattern[entry] = int(CommType[carried])
-            if pattern[entry] in ROOTED:
-                given = attribute(node, *ROOT_ATTRIBUTES)
-                root[entry] = _NO_ROOT if given is None else int(given)
-            own = attribute(node, GROUP_ATTRIBUTE)
-            if own is not None and str(own).isdecimal():
-                group[entry] = int(own)
-    members = members_of(run.groups.members, run.network.num_npus, np.unique(group))
-    ranks = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
-    of_node = [ranks.get(number, ()) for number in group.tolist()]
-    places = list(range(run.network.num_npus)) if moved is None else moved.tolist()
-    named = {place: rank for rank, place in enumerate(places)}
-    roots = [
-        (min(of_group, key=lambda each: named[each], default=_NO_ROOT) if kind in ROOTED else given)
-        if given == _NO_ROOT
-        else places[given]
-        if 0 <= given < len(places)
-        else given
-        for given, kind, of_group in zip(root, pattern, of_node, strict=True)
-    ]
-    return _Nodes(rows, pattern, trace.size_bytes[rows].tolist(), roots, of_node)
-
-
-def _check_nodes(after: Run, nodes: _Nodes, made: dict[int, list[Collective]]) -> list[Violation]:
+def _check_nodes(after: Run, nodes: CollectiveNodes, made: dict[int, list[Collective]]) -> list[Violation]:
     """Violations for nodes whose trace is not for them."""
     found: list[Violation] = []
     trace = after.workload
@@ -330,7 +285,7 @@ def _why_not(
     return ""
 
 
-def _check_sequences(after: Run, nodes: _Nodes) -> list[Violation]:
+def _check_sequences(after: Run, nodes: CollectiveNodes) -> list[Violation]:
     """Violations where ranks do not agree on the order of nodes that run one trace, or native pattern, in one group.
 
     Where all collectives are native, as in a run that nobody planned, nothing needs to order them.

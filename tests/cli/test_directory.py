@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.cli.main import BAD_INPUT
+from astra_tacos.network.network_files import NETWORK
 from astra_tacos.run.directory import CompactInputs, Given, find_run, next_command, workloads_in
-from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM
+from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM
 from astra_tacos.support.errors import ConfigError
 
 SIZES = "--layers 2 --hidden 64 --heads 8 --sequence 64 --vocab 512"

@@ -14,9 +14,8 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidates
-from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.request import parse_schedule
-from astra_tacos.planner.retime.written import write_scheduled
+from astra_tacos.planner.retime.written import scheduled_run
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.workload import find_workload
@@ -24,6 +23,7 @@ from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.verifier.run_oracle import verify_run
 from astra_tacos.workload.linter.lint import LintReport, lint
 
 QUICK = replace(PLAN_OPTIONS, synthesizer="tacos", trials=1)
@@ -67,9 +67,9 @@ def write_candidate(candidates: Candidates, schedule: str, inputs: RunInputs, fo
     """Write what a schedule makes of a run: the files are legal and take what was found."""
     candidate = candidates.make(parse_schedule(schedule) or ())
     folder.mkdir()
-    write_scheduled(folder, inputs, candidates.workload, candidates.source, candidate.new, candidates.backend)
+    scheduled_run(candidates.workload, candidate.new).write(folder, inputs.workload.name)
     after = planned_inputs(folder, inputs)
-    assert violations(candidates.workload, after.workload) == ()
+    assert verify_run(read_run(after), {}, candidates.workload.run).violations == ()
     assert replay_run(read_run(after)).end_ns == candidate.end_ns
 
 

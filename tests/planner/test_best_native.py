@@ -13,7 +13,7 @@ from helpers.plans import planned, read_json, written
 
 from astra_tacos import AstraTacosError, CommType, SearchOptions, read_run, replay_run
 from astra_tacos.planner import best_native as search
-from astra_tacos.planner import written_run as rewrite
+from astra_tacos.planner import planned_run as rewrite
 from astra_tacos.planner.best_native import BestNative, best_native
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.workload import (

@@ -32,14 +32,14 @@ from astra_tacos.planner.compact.cases import find_cases, with_schedules
 from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_bound import run_bound
-from astra_tacos.planner.run_files import write_system
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.compact_run import fixed_dimensions
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE
-from astra_tacos.run.system import PER_NODE_KEY
+from astra_tacos.run.system import PER_NODE_KEY, read_system
+from astra_tacos.run.written import write_system
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 
@@ -67,7 +67,7 @@ def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path
         return
     planned = plan_compact(read_compact(run, read_network(network)), backend)
     for _ in range(2):  # a plan of its own is replaced
-        planned.write(tmp_path / "planned", run, network)
+        planned.write(tmp_path / "planned", run)
     result = planned.result
     assert result.bound_ns <= result.time_ns <= result.best_native_ns <= result.before_ns
     some = read_compact(tmp_path / "planned", read_network(tmp_path / "planned/network.yml"))
@@ -82,12 +82,15 @@ def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path
 
 def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path):
     source = tmp_path / "source.json"
+    (tmp_path / "per_node.yml").write_text("3: collective/a\n")
     custom = {"all-reduce-implementation-custom": ["collective/a"], PER_NODE_KEY: "per_node.yml"}
     source.write_text(json.dumps({"preferred-dataset-splits": 1, "all-reduce-implementation": ["ring"]} | custom))
-    write_system(tmp_path, source, {}, {"all-reduce-implementation": ["direct"]})
-    written = read_json(tmp_path / "system.json")
+    system = read_system(source, tmp_path).with_keys({"all-reduce-implementation": ["direct"]}).with_traces({})
+    (tmp_path / "out").mkdir()
+    write_system(tmp_path / "out", system)
+    written = read_json(tmp_path / "out/system.json")
     assert written == {"preferred-dataset-splits": 1, "all-reduce-implementation": ["direct"]}
-    assert not (tmp_path / "per_node.yml").exists()
+    assert not (tmp_path / "out/per_node.yml").exists()
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -116,7 +119,7 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed, tmp_path):
 
 def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path):
     run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path)
-    plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run, network)
+    plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run)
     planned = read_compact(tmp_path / "planned", read_network(network)).run
     rows = np.flatnonzero(planned.implementation != NATIVE)
     assert len(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import permutations
 
 import numpy as np
@@ -13,13 +14,15 @@ from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, qu
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, read_run, replay_run
 from astra_tacos.planner import placed_plan
-from astra_tacos.planner.permuted_run import write_permuted
+from astra_tacos.planner.permuted_run import permuted
 from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
 from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.plan import write_fastest
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
+from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
+from astra_tacos.solver.verdict import verify_planned
 
 IN_P2 = """
 4x16 8x8 3
@@ -122,7 +125,8 @@ def test_groups_that_talk_much_come_together(two, tmp_path):
 def test_peers_groups_and_roots_follow_and_all_else_stays(two, tmp_path):
     npu = np.array([3, 1, 4, 0, 5, 2, 7, 6])
     (tmp_path / "placed").mkdir()
-    after = write_permuted(tmp_path / "placed", two, find_workload(two), npu)
+    permuted(find_workload(two), npu).write(tmp_path / "placed", "w")
+    after = planned_inputs(tmp_path / "placed", two)
     groups = read_json(after.groups) if after.groups else {}
     assert groups == {name: sorted(npu[ranks].tolist()) for name, ranks in GROUPS.items()}
     old, new = messages(two), messages(after)
@@ -190,6 +194,56 @@ def test_the_oracle_follows_a_placement(two, tmp_path):
         path.write_text(json.dumps(told))
         done = command("verify", "plan", "--before", str(two.workload), cwd=tmp_path)
         assert done.returncode == code and message in done.stderr, done.stdout
+
+
+def edited(change):
+    """A fault in the nodes of a rank."""
+
+    def edit(path):
+        head, nodes = read_messages(path)
+        path.write_bytes(encode_messages(head, change(nodes) or nodes))
+
+    return edit
+
+
+def longer_wait(nodes):
+    node = next(node for node in nodes if node.data_deps)
+    del node.data_deps[:], node.ctrl_deps[:]
+
+
+def other_size(nodes):
+    entry = next(entry for node in nodes for entry in node.attr if entry.name == "comm_size")
+    setattr(entry, entry.WhichOneof("value"), 1 << 15)
+
+
+def other_turn(nodes):
+    nodes[0].id, nodes[1].id = nodes[1].id, nodes[0].id
+
+
+@pytest.mark.parametrize("of", ["only-place", "place"])
+def test_faults_of_a_placed_run_are_found(two, tmp_path, of):
+    """By the directory of the run before, whose groups are its own, and by the prefix of its traces."""
+    folder = tmp_path / "before"
+    shutil.copytree(two.workload.parent, folder / "workload")
+    shutil.copyfile(two.groups, folder / "comm_group.json")
+    if of == "place":
+        plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
+    else:
+        place(two, tmp_path / "plan")
+    for before in (folder, two.workload):
+        verdict = verify_planned(tmp_path / "plan", before)
+        assert verdict.proven and verdict.rewriting is None
+    path = sorted((tmp_path / "plan" / "workload").glob("*.et"))[0]
+    whole = path.read_bytes()
+    for change in (longer_wait, other_size, other_turn, lambda nodes: nodes[:-1]):
+        edited(change)(path)
+        assert verify_planned(tmp_path / "plan", folder).violations
+        path.write_bytes(whole)
+    groups = read_json(tmp_path / "plan" / "comm_group.json")
+    named = next(name for node in read_messages(path)[1] if (name := attributes(node).get("pg_name", "0")) != "0")
+    groups[named] = sorted({*range(8)} - {*groups[named]})[:1] + groups[named][1:]
+    (tmp_path / "plan" / "comm_group.json").write_text(json.dumps(groups))
+    assert verify_planned(tmp_path / "plan", folder).violations
 
 
 def test_a_plan_that_keeps_the_run_as_it_was_says_so(two, tmp_path, monkeypatch):

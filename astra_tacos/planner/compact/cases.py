@@ -22,11 +22,13 @@ from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
 from astra_tacos.run.run import NATIVE, Run, pattern_key
-from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.run.source import made_of
+from astra_tacos.run.system import COMM_KEYS, INT32_MAX
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.arrays import Ints
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct
 
 Schedules = dict[int, SymmetricSchedule]
@@ -162,6 +164,11 @@ def with_schedules(
     entry = np.full(len(found.cases) + 1, NATIVE, np.int32)
     entry[list(schedules)] = np.arange(len(schedules))
     implementation = entry[found.of_row]
+    # ASTRA-sim looks up traces by ids alone, of any rank, so ids are multiplied, and the rest says which trace a node runs.
+    factor, highest = len(traces) + 1, int(run.workload.node_id.max())
+    if highest > INT32_MAX // factor - 1:
+        raise ConfigError(f"{run.workload.prefix}: node {highest}, expected ids below {INT32_MAX // factor:,}")
+    node_id = run.workload.node_id * np.uint64(factor) + (implementation + 1).astype(np.uint64)
     # A group keeps the trace of the first node of a pattern, so each trace has groups of its own; all groups have as many copies.
     columns, members = run.columns, dict(run.groups.members)
     ids, at = group_ids(columns), np.flatnonzero(implementation != NATIVE)
@@ -173,14 +180,19 @@ def with_schedules(
             members[number] = members[one]
             group[at[(ids[at] == one) & (implementation[at] == which)]] = len(names)
             names.append(str(number))
-    workload = replace(run.workload, workload=replace(columns, group=group, group_names=tuple(names)))
+    workload = replace(run.workload, node_id=node_id, workload=replace(columns, group=group, group_names=tuple(names)))
+    prefixes = list(traces)
+    per_node = {int(node_id[row]): prefixes[implementation[row]] for row in at.tolist()}
     planned = replace(
-        native_run(run, replace(system, preferred_dataset_splits=1)),
+        run,
+        system=system.with_traces(per_node),
         workload=workload,
         groups=CommunicatorGroups(run.groups.source, members),
         prefixes=tuple(traces),
-        collectives=tuple(each.compact(prefix) for prefix, each in traces.items()),
+        collectives=tuple(each.trace(prefix) for prefix, each in traces.items()),
         implementation=implementation,
+        source=made_of(run, np.arange(run.workload.num_nodes)),
+        files=dict(traces),
     )
     return replace(some, run=planned)
 

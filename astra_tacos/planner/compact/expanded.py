@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from astra_tacos.export.compact_collective import SymmetricTraces
-from astra_tacos.export.run_directory import write_run_script
 from astra_tacos.network.network_config import read_network
-from astra_tacos.planner.run_files import PER_NODE, copy_network
+from astra_tacos.network.network_files import NETWORK
+from astra_tacos.planner.run_files import write_script
+from astra_tacos.run.collective_files import CollectiveFiles
 from astra_tacos.run.compact_run import CompactRun, read_compact
-from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.lattice import CompactTrace, Lattice
-from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NETWORK, RANKS, SYSTEM, WORKLOAD, RunInputs, write_groups
-from astra_tacos.run.trace.node_bytes import change_attribute, load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.run.lattice import CompactTrace
+from astra_tacos.run.run import CLASSES, GROUPS, RANKS, WORKLOAD, RunInputs
 from astra_tacos.run.trace.reader import read_trace
-from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import Trace
+from astra_tacos.run.trace.trace import ABSENT, Trace
+from astra_tacos.run.written import write_nodes
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
+from astra_tacos.support.grouping import members_of
 
 NAME = "w"
 """Name of its workload."""
-_ENDS = {NodeType.COMM_SEND: ("comm_src", "comm_dst"), NodeType.COMM_RECV: ("comm_dst", "comm_src")}
-"""The attributes with a message's own rank, and with its peer."""
 
 
 def export_ordinary(some: CompactRun, output: Path) -> None:
@@ -89,63 +87,33 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
     ConfigError
         If it has too many ranks, or a file cannot be read again.
     """
-    whole, source = some.expand(), some.run.directory
-    (folder / WORKLOAD).mkdir()
-    grouped = (some.run.workload.kind == NodeType.COMM_COLL) & (group_ids(some.run.columns) != ALL_RANKS)
-    groups = grouped, group_ids(whole.columns)
-    _write_ranks(some.run.workload, some.lattice, whole.workload.peer, folder / WORKLOAD / NAME, groups)
+    files: dict[str, CollectiveFiles] = {}
     for prefix, collective in zip(some.run.prefixes, some.run.collectives, strict=True):
-        (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
-        if prefix in known:
-            known[prefix].write(folder / prefix, range(known[prefix].positions.num_ranks))
-        else:
-            assert isinstance(collective, CompactTrace)  # `read_compact`
-            trace = read_trace(source / prefix, chunks=False, workload=True, most_ranks=collective.trace.num_ranks)
-            _write_ranks(trace, collective.lattice, collective.expand().peer, folder / prefix)
-    for name in (SYSTEM, PER_NODE, MEMORY):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
-    copy_network(Path(some.run.network.source), folder)
-    write_groups(folder, whole.groups.members)
-    write_run_script(folder, f"{WORKLOAD}/{NAME}", some.run.network, "Runs", has_groups=True)
+        assert isinstance(collective, CompactTrace)  # `read_compact`
+        files[prefix] = known[prefix].of_all() if prefix in known else ExpandedFiles(some.run.directory / prefix, collective)
+    run = replace(some.expand(), files=files)
+    run.write(folder, NAME)
+    write_script(folder, run)
 
 
-def _write_ranks(
-    trace: Trace,
-    lattice: Lattice,
-    peer: np.ndarray,
-    prefix: Path,
-    groups: tuple[np.ndarray, np.ndarray] | None = None,
-) -> None:
-    """Write the traces of all ranks: those of their representatives, with ends of messages of their own.
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpandedFiles:
+    """The files of all positions of a collective of a compact run, by the prefix of those of its representatives."""
 
-    Parameters
-    ----------
-    trace, lattice
-        The nodes of the representatives, with `workload` columns, and the translations.
-    peer
-        int64[num_nodes of all ranks], the peers of messages.
-    groups
-        bool[num_nodes of the representatives], nodes that name a group; and int64[num_nodes of all ranks], which ones these are.
-    """
-    assert trace.workload is not None
-    place = lattice.places(np.arange(lattice.num_ranks))
-    first = np.concatenate(([0], np.cumsum(np.diff(trace.rank_first)[place])))
-    is_message = np.isin(trace.kind, list(_ENDS))
-    grouped, group = groups or (np.zeros(trace.num_nodes, np.bool_), np.empty(0, np.int64))
-    chosen = is_message | grouped
-    for own in range(trace.num_ranks):
-        begin, end = trace.rank_first[own : own + 2].tolist()
-        data, offsets = load_rank(trace, own), trace.workload.byte_offset[begin:end]
-        nodes = {row: node_at(data, int(offsets[row])) for row in np.flatnonzero(chosen[begin:end]).tolist()}
-        for rank in np.flatnonzero(place == own).tolist():
-            for row, node in nodes.items():
-                of_all = int(first[rank]) + row
-                if is_message[begin + row]:
-                    mine, other = _ENDS[NodeType(trace.kind[begin + row])]
-                    change_attribute(node, mine, rank)
-                    change_attribute(node, other, int(peer[of_all]))
-                else:
-                    set_attribute(node, "pg_name", "string_val", str(int(group[of_all])))
-            path = Path(f"{prefix}.{rank}.et")
-            path.write_bytes(replace_nodes(data, offsets, nodes, str(path)))
+    source: Path
+    compact: CompactTrace
+
+    def trace(self, prefix: str) -> Trace:
+        """The nodes of all positions."""
+        return replace(self.compact.expand(), prefix=prefix)
+
+    def write(self, prefix: Path) -> None:
+        """Write the files."""
+        before = read_trace(self.source, chunks=False, workload=True, most_ranks=self.compact.trace.num_ranks)
+        lattice = self.compact.lattice
+        positions = np.arange(lattice.num_ranks)
+        trace = CompactTrace(before, lattice).expand()
+        assert trace.workload is not None  # that was asked for
+        own = np.where(trace.workload.own == ABSENT, ABSENT, trace.rank)
+        row = members_of(before.rank_first, lattice.places(positions))[1]
+        write_nodes(replace(trace, files=None, workload=replace(trace.workload, own=own)), before, row, prefix)

@@ -14,21 +14,20 @@ from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.export.run_directory import SCRIPT
 from astra_tacos.network.network_config import describe_dimensions, read_network
+from astra_tacos.network.network_files import NETWORK, copy_network
 from astra_tacos.planner.compact.bound import compact_bound
 from astra_tacos.planner.compact.cases import traces_of
 from astra_tacos.planner.compact.expanded import write_expanded
 from astra_tacos.planner.compact.search import Candidate, Search
 from astra_tacos.planner.plan_result import DEPRECATED
 from astra_tacos.planner.run_bound import RunBound, share_kept
-from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE, copy_network, write_system
+from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE
 from astra_tacos.replayer.run_replay import replay_classes
 from astra_tacos.run.backend import Backend, binaries_for, choose_backend
 from astra_tacos.run.compact_run import CompactRun, read_compact, why_not_compact, write_ranks
-from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
-from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NATIVE, NETWORK, RANKS, SYSTEM, Run
-from astra_tacos.run.system import INT32_MAX
-from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM
+from astra_tacos.run.written import write_collectives, write_nodes, write_system
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.clock import Printed
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
@@ -127,7 +126,7 @@ class PlannedClasses:
     before: Candidate | None
     traces: dict[str, SymmetricTraces]
 
-    def write(self, output: Path, folder: Path, network: Path) -> None:
+    def write(self, output: Path, folder: Path) -> None:
         """Write the planned run, replay what was written, and write the ordinary run beside it if it has few ranks.
 
         Raises
@@ -139,7 +138,7 @@ class PlannedClasses:
         """
         check_output(output, folder)
         with replaced_directory(output) as target:
-            _write(target, folder, network, self)
+            _write(target, self)
             again = read_compact(target, read_network(target / NETWORK))
             outcome = replay_classes(again, self.result.clock)
             if outcome.end_ns != self.result.time_ns:
@@ -280,49 +279,17 @@ def _prints(best: Candidate, native: Candidate | None) -> tuple[Printed, ...]:
     return tuple(printed)
 
 
-def _write(target: Path, source: Path, network: Path, planned: PlannedClasses) -> None:
+def _write(target: Path, planned: PlannedClasses) -> None:
     """Write all files of a planned run but the plan itself."""
-    some, configuration = planned.best.some, planned.best.configuration
+    some = planned.best.some
     run = some.run
-    per_node = _write_classes(target, run)
-    if planned.traces:
-        (target / COLLECTIVE).mkdir()
-    for prefix, each in planned.traces.items():
-        each.write(target / prefix, [0])
+    before = run if run.source is None else run.source.run
+    (target / CLASSES).parent.mkdir()
+    write_nodes(run.workload, before.workload, np.arange(run.workload.num_nodes), target / CLASSES)
+    write_collectives(run, target)
     positions = {prefix: each.positions for prefix, each in planned.traces.items()}
     write_ranks(target, some.lattice, run.groups.members, positions)
-    write_system(target, source / SYSTEM, per_node, {} if configuration is None else configuration.keys())
-    copy_network(network, target)
-    if (source / MEMORY).is_file():
-        shutil.copyfile(source / MEMORY, target / MEMORY)
-
-
-def _write_classes(target: Path, run: Run) -> dict[int, str]:
-    """Write the traces of the representatives; returns the prefix of the trace of each node id.
-
-    ASTRA-sim looks up traces by ids alone, of any rank, so ids are multiplied, and the rest says which trace a node runs.
-    """
-    trace, columns = run.workload, run.columns
-    (target / CLASSES).parent.mkdir()
-    factor = np.uint64(len(run.prefixes) + 1)
-    new_id = trace.node_id * factor + (run.implementation + 1).astype(np.uint64)
-    if run.prefixes and int(trace.node_id.max()) > INT32_MAX // int(factor) - 1:
-        raise ConfigError(f"{trace.prefix}: node {int(trace.node_id.max())}, expected ids below {INT32_MAX // int(factor):,}")
-    ids = group_ids(columns)
-    for place in range(trace.num_ranks):
-        begin, end = trace.rank_first[place : place + 2].tolist()
-        data = load_rank(trace, place)
-        changed: dict[int, Any] = {}
-        if run.prefixes:
-            of_old = dict(zip(trace.node_id[begin:end].tolist(), new_id[begin:end].tolist(), strict=True))
-            for row in range(begin, end):
-                node = changed[row - begin] = node_at(data, int(columns.byte_offset[row]))
-                node.id = of_old[node.id]
-                for deps in (node.data_deps, node.ctrl_deps):
-                    deps[:] = [of_old.get(dep, dep) for dep in deps]
-                if run.implementation[row] != NATIVE and ids[row] != ALL_RANKS:
-                    set_attribute(node, "pg_name", "string_val", str(int(ids[row])))
-        path = target / f"{CLASSES}.{place}.et"
-        path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], changed, str(path)))
-    runs = np.flatnonzero(run.implementation != NATIVE)
-    return dict(zip(new_id[runs].tolist(), (run.prefixes[which] for which in run.implementation[runs].tolist()), strict=True))
+    write_system(target, run.system)
+    copy_network(Path(run.network.source), target)
+    if run.remote_memory is not None:
+        shutil.copyfile(run.remote_memory.source, target / MEMORY)

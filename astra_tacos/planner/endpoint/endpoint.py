@@ -20,19 +20,20 @@ import numpy as np
 import yaml
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition, Traffic, needed_memory_gbps, network_gbps, traffic_of
-from astra_tacos.planner.run_files import check_output, write_configurations, write_plan
+from astra_tacos.planner.run_files import check_output, write_plan, write_script
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
-from astra_tacos.run.run import NETWORK, SYSTEM, WORKLOAD, Run, RunInputs, read_run
-from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
+from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.source import made_of
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import replaced_directory, write_json
-from astra_tacos.support.text_files import parse_decimal, read_json_object
+from astra_tacos.support.files import replaced_directory
+from astra_tacos.support.text_files import parse_decimal
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _NPU = {"cores": "cores", "core-bandwidth": "core_gbps", "memory": "memory_gbps", "peak": "peak_tflops"}
@@ -243,7 +244,7 @@ def divide_endpoint(
             raise ConfigError(
                 f"{run.system.source}: no roofline (roofline-enabled 1), expected one for an NPU of another peak performance"
             )
-        run = replace(run, system=replace(run.system, peak_perf_tflops=npu.peak_tflops))
+        run = replace(run, system=run.system.with_keys({"peak-perf": npu.peak_tflops}))
     model = choose_backend(backend)
     whole = replay_run(run, model)
     traffic = traffic_of(run, whole)
@@ -266,7 +267,7 @@ def divide_endpoint(
     best = min(own_mode, key=lambda one: one.end_ns)
     with replaced_directory(output) as folder:
         divided = divided_run(run, npu, best.mode, best.partition, best.network_gbps / links)
-        _write(folder, inputs, run, divided, model)
+        _write(folder, inputs, run, divided)
         result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, whole))
         write_plan(folder, {"endpoint": result.to_json()})
     return result
@@ -294,13 +295,9 @@ def divided_run(run: Run, npu: Npu, mode: Mode, partition: Partition, share: flo
     compute, memory = _left(npu, mode, partition)
     dimensions = tuple(replace(one, bandwidth_gibps=one.bandwidth_gibps * share) for one in run.network.dimensions)
     network = replace(run.network, dimensions=dimensions)
-    system = replace(
-        run.system,
-        peak_perf_tflops=run.system.peak_perf_tflops * compute,
-        local_mem_bw_gbps=run.system.local_mem_bw_gbps * memory,
-    )
     if run.system.roofline_enabled:
-        return replace(run, network=network, system=system)
+        peak, rate = run.system.peak_perf_tflops * compute, run.system.local_mem_bw_gbps * memory
+        return replace(run, network=network, system=run.system.with_keys({"peak-perf": peak, "local-mem-bw": rate}))
     trace = run.workload
     # Nobody knows what limits a node without a roofline, so the smaller share does.
     durations = [math.ceil(us / min(compute, memory) - 1e-9) for us in trace.duration_us.tolist()]
@@ -329,27 +326,11 @@ def _in_turn(run: Run, outcome: RunOutcome) -> int:
     return max(outcome.end_ns, int((outcome.compute_ns + of_rank).max()))
 
 
-def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run, model: Backend) -> None:
+def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run) -> None:
     """Write what of the divided run differs into the files of the run."""
-    trace = divided.workload
-    computes = _computes(run)
-    (folder / WORKLOAD).mkdir()
-    for rank in range(run.workload.num_ranks):
-        source = Path(f"{run.workload.prefix}.{rank}.et")
-        target = folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et"
-        head, nodes = read_messages(source)
-        if not run.system.roofline_enabled:
-            rows = slice(trace.rank_first[rank], trace.rank_first[rank + 1])
-            for node, is_compute, duration_us in zip(nodes, computes[rows], trace.duration_us[rows].tolist(), strict=True):
-                if is_compute:
-                    node.duration_micros = duration_us
-        target.write_bytes(encode_messages(head, nodes))
-    write_configurations(folder, inputs, run.groups.members, {}, run.network, {})
-    system = read_json_object(folder / SYSTEM)
-    if run.system.roofline_enabled:
-        system["peak-perf"] = divided.system.peak_perf_tflops
-        system["local-mem-bw"] = divided.system.local_mem_bw_gbps
-        write_json(folder / SYSTEM, system)
+    source = made_of(run, np.arange(run.workload.num_nodes))
+    replace(divided, system=divided.system.without_traces(), source=source).write(folder, inputs.workload.name)
+    write_script(folder, run)
     if divided.network != run.network:
         document = yaml.safe_load(inputs.network.read_text(encoding="utf-8"))
         document["bandwidth"] = [one.bandwidth_gibps for one in divided.network.dimensions]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,12 @@ from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidate, Candidates, replay_with
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.exposure_bound import exposed_ns, exposed_of_ranks
-from astra_tacos.planner.retime.legality import violations
 from astra_tacos.planner.retime.policy import MAX_NODES_OF_RANK
 from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_schedule
 from astra_tacos.planner.retime.search import Found, Tried, names_of, search
 from astra_tacos.planner.retime.search import tried as tried_candidate
-from astra_tacos.planner.retime.written import on_all_ranks, write_scheduled
-from astra_tacos.planner.run_files import planned_inputs, write_configurations
+from astra_tacos.planner.retime.written import on_all_ranks, scheduled_run
+from astra_tacos.planner.run_files import write_script
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
@@ -30,15 +29,18 @@ from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import record_run
-from astra_tacos.run.run import WORKLOAD, Run, RunInputs, read_run
+from astra_tacos.run.run import Run
 from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.verifier.run_oracle import verify_run
 
 _MOST_LAYERS = 1000
 """Collectives of a run up to which each has a row of its own."""
 _MOST_RANKS = 4
 """Ranks of a group that names of equal collectives list."""
+_MOST_FAULTS = 5
+"""Faults of a candidate that notes list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,17 +192,23 @@ def schedule_run(
         found = alone or search(candidates, request.schedule_replays, on_progress, request.options.effort)
         best, tried = found.best, found.tried
         if best is not None:
-            write_scheduled(folder, inputs, workload, candidates.source, best.new, model)
-            best, problems = _checked(best, folder, inputs, workload, model, collectives)
+            run = scheduled_run(workload, best.new)
+            written = run.write(folder, inputs.workload.name)
+            write_script(folder, run)
+            best, problems = _checked(best, written, folder, workload, model, collectives)
             notes += problems
         if best is None:
             notes.append("the run is written as it is: nothing that was tried is faster")
     if best is None:
-        _copy(folder, inputs, workload, model)
+        run = replace(workload.run, system=workload.run.system.without_traces())
+        if run.prefixes:
+            raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
+        run.write(folder, inputs.workload.name)
+        write_script(folder, run)
         after, run = before, workload.run
     else:
         notes += best.notes
-        after, run = best.outcome, read_run(planned_inputs(folder, inputs))
+        after, run = best.outcome, written
     return ScheduleResult(
         asked,
         AS_IS if best is None else best.name,
@@ -250,17 +258,17 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
 
 def _checked(
     best: Candidate,
+    written: Run,
     folder: Path,
-    inputs: RunInputs,
     workload: Workload,
     model: Backend,
     collectives: SynthesizedCollectives | None,
 ) -> tuple[Candidate | None, list[str]]:
     """The candidate if its files are legal and take what it took in memory, else None and what is wrong."""
-    planned = planned_inputs(folder, inputs)
-    problems = [f"DEFECT of astra_tacos: {best.name}: {text}" for text in violations(workload, planned.workload)]
+    verdict = verify_run(written, {}, workload.run)
+    problems = [f"DEFECT of astra_tacos: {best.name}: {each.message}" for each in verdict.violations[:_MOST_FAULTS]]
     if not problems:
-        end_ns = replay_with(collectives, read_run(planned), model).end_ns
+        end_ns = replay_with(collectives, written, model).end_ns
         if end_ns != best.end_ns:
             problems = [f"DEFECT of astra_tacos: {best.name}: its files end at {end_ns:,} ns, expected {best.end_ns:,} ns"]
     if not problems:
@@ -268,17 +276,6 @@ def _checked(
     for entry in folder.iterdir():
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     return None, problems
-
-
-def _copy(folder: Path, inputs: RunInputs, workload: Workload, model: Backend) -> None:
-    """Write the run as it is."""
-    (folder / WORKLOAD).mkdir()
-    run = workload.run
-    if run.prefixes:
-        raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
-    for rank in range(run.workload.num_ranks):
-        shutil.copyfile(f"{run.workload.prefix}.{rank}.et", folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et")
-    write_configurations(folder, inputs, run.groups.members, {}, run.network, {})
 
 
 def _layers(

@@ -1,33 +1,25 @@
-"""From a task graph and an order to the run that it is: its columns in memory, and its files.
+"""From a task graph and an order to the run that it is.
 
-All collectives and sends of a rank are chained by control dependencies in the order of the schedule, and ids ascend in it. A node
-has an attribute `astra_tacos_from` that says what of the run it was made of: `17` is node 17, `17:1/4` the second of four equal
-parts of its work, and `17[0:4096] 23[0:100]` bytes of the inputs of collectives 17 and 23.
+All collectives and sends of a rank are chained by control dependencies in the order of the schedule, and ids ascend in it. An
+attribute (`ORIGIN_ATTRIBUTE`) says what of the run before a node was made of.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from astra_tacos.planner.retime.list_schedule import ListSchedule
-from astra_tacos.planner.retime.symmetry import Source, expanded
+from astra_tacos.planner.retime.symmetry import expanded
 from astra_tacos.planner.retime.tasks import SAME_TAG, Programs, Task, TaskGraph, tasks_of
-from astra_tacos.planner.run_files import write_configurations
 from astra_tacos.planner.workload import Workload
-from astra_tacos.run.backend import Backend
-from astra_tacos.run.run import NATIVE, WORKLOAD, Run, RunInputs
-from astra_tacos.run.trace.node_bytes import encode_messages, set_attribute
-from astra_tacos.run.trace.schema import CommType
+from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.source import Labels, Source
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import members_of
-
-FROM = "astra_tacos_from"
-"""Attribute of a node of a scheduled run: the nodes of the run before that it was made of."""
 
 
 class Layout(NamedTuple):
@@ -118,8 +110,7 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
     tasks = [task for own in ordered_graph.ranks for task in own]
     layout = ordered_graph.laid_out(trace)
     row_of = {task: place for place, task in enumerate(tasks)}
-    num_deps = np.zeros(len(tasks), np.int64)
-    num_data = np.array([len(task.data) for task in tasks], np.int64)
+    num_deps, num_data = np.zeros((2, len(tasks)), np.int64)
     dep: list[int] = []
     own, rows = np.array([task.row for task in tasks], np.int64), layout.row
     size, pattern = trace.size_bytes[own], columns.comm_type[own]
@@ -130,7 +121,7 @@ def run_of(ordered_graph: Ordered, run: Run) -> Run:
         dep += (row_of[other] for other in task.deps)
         if task in ordered_graph.before:
             dep.append(row_of[ordered_graph.before[task]])
-        num_deps[place] = len(dep) - before
+        num_deps[place], num_data[place] = len(dep) - before, len(task.data)
         if task.operation is not None and task.operation.is_changed:
             size[place], pattern[place] = task.operation.size_bytes, task.operation.pattern
         if task.parts > 1:
@@ -188,19 +179,15 @@ def _share(total: int, task: Task) -> int:
     return total * (task.part + 1) // task.parts - total * task.part // task.parts
 
 
-def write_scheduled(folder: Path, inputs: RunInputs, workload: Workload, source: Source, new: Ordered, backend: Backend) -> None:
-    """Write the run into an empty directory: workload, groups, system, network, memory and the script.
-
-    Nodes keep their unknown fields and attributes.
-    """
-    run, new = workload.run, on_all_ranks(new, workload)
-    first_of = _ids_by_instance(workload)
-    (folder / WORKLOAD).mkdir()
-    for rank, tasks in enumerate(new.ranks):
-        messages = (_message(task, new, source, first_of[rank]) for task in tasks)
-        encoded = encode_messages(source.heads[rank], messages)
-        (folder / WORKLOAD / f"{inputs.workload.name}.{rank}.et").write_bytes(encoded)
-    write_configurations(folder, inputs, run.groups.members, {}, run.network, {})
+def scheduled_run(workload: Workload, new: Ordered) -> Run:
+    """The run of all ranks, whose nodes say what they were made of."""
+    new = on_all_ranks(new, workload)
+    run = workload.run
+    id_of_instance = _ids_by_instance(workload)
+    tasks = [(rank, task) for rank, own in enumerate(new.ranks) for task in own]
+    labels = [_label(task, int(run.workload.node_id[task.row]), id_of_instance[rank]) for rank, task in tasks]
+    source = Source(run, new.laid_out(run.workload).row, Labels(*map(tuple, zip(*labels, strict=True))))
+    return replace(run_of(new, run), system=run.system.without_traces(), source=source)
 
 
 def _ids_by_instance(workload: Workload) -> list[dict[int, int]]:
@@ -213,33 +200,11 @@ def _ids_by_instance(workload: Workload) -> list[dict[int, int]]:
     return found
 
 
-def _message(task: Task, new: Ordered, source: Source, id_of_instance: dict[int, int]) -> object:
-    old = source.nodes[task.row]
-    node = type(old)()
-    node.CopyFrom(old)
-    node.id = new.id_of[task]
-    del node.data_deps[:]
-    del node.ctrl_deps[:]
-    node.data_deps.extend(new.id_of[dep] for dep in task.data)
-    node.ctrl_deps.extend(new.id_of[dep] for dep in task.ctrl if dep not in task.data)
-    if task in new.before:
-        node.ctrl_deps.append(new.id_of[new.before[task]])
-    origin = str(old.id)
+def _label(task: Task, old_id: int, id_of_instance: dict[int, int]) -> tuple[str, str]:
+    """What a node was made of, and what its name has more."""
     if task.parts > 1:
-        origin = f"{old.id}:{task.part}/{task.parts}"
-        node.name = f"{old.name}_part{task.part}"
-        node.duration_micros = _share(int(old.duration_micros), task)
-        for attribute in node.attr:
-            kind = attribute.WhichOneof("value")
-            if attribute.name in ("num_ops", "tensor_size", *(("comm_size",) if task.tag != SAME_TAG else ())):
-                setattr(attribute, kind, _share(int(getattr(attribute, kind)), task))
-            elif attribute.name == "comm_tag":
-                setattr(attribute, kind, task.tag)
-    elif task.operation is not None and task.operation.is_changed:
-        operation = task.operation
-        origin = " ".join(f"{id_of_instance[one.instance]}[{one.begin}:{one.end}]" for one in operation.content)
-        node.name = f"{old.name}{operation.suffix}"
-        set_attribute(node, "comm_size", "int64_val", operation.size_bytes)
-        set_attribute(node, "comm_type", "int64_val", int(CommType(operation.pattern)))
-    set_attribute(node, FROM, "string_val", origin)
-    return node
+        return f"{old_id}:{task.part}/{task.parts}", f"_part{task.part}"
+    if task.operation is not None and task.operation.is_changed:
+        content = task.operation.content
+        return " ".join(f"{id_of_instance[one.instance]}[{one.begin}:{one.end}]" for one in content), task.operation.suffix
+    return str(old_id), ""

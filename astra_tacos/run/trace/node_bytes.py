@@ -86,6 +86,15 @@ def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
     setattr(entry, kind, value)
 
 
+def set_number(node: Any, name: str, value: int) -> None:
+    """Give the first attribute of that name a whole number, of the kind that it has, or add one."""
+    for entry in node.attr:
+        if entry.name == name:
+            setattr(entry, entry.WhichOneof("value") or "int64_val", value)
+            return
+    node.attr.add(name=name).int64_val = value
+
+
 def new_node(
     node_id: int, name: str, kind: NodeType, *, duration_us: int = 0, data: Iterable[int] = (), **attributes: object
 ) -> Any:

@@ -16,11 +16,11 @@ import numpy as np
 
 from astra_tacos.export.run_directory import LOG, SCRIPT, write_run_script
 from astra_tacos.network.network_config import NetworkConfig, read_network
-from astra_tacos.planner.run_files import copy_network, own_tables
+from astra_tacos.network.network_files import NETWORK, copy_network, own_tables
 from astra_tacos.run.compact_run import fixed_dimensions, read_compact, smallest_period, write_ranks
 from astra_tacos.run.directory import next_command
 from astra_tacos.run.lattice import Lattice
-from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, NETWORK, RANKS, SYSTEM, write_groups
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM, write_groups
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace

@@ -10,9 +10,10 @@ from typing import Any
 
 from astra_tacos.export.run_directory import SCRIPT, check_script_name, write_run_script
 from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.run import GROUPS, MEMORY, NETWORK, SYSTEM, WORKLOAD, RunInputs, write_groups
+from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
 from astra_tacos.run.trace.node_bytes import framed, new_node
 from astra_tacos.run.trace.schema import NodeType

@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import NetworkConfig, read_network
-from astra_tacos.planner.run_files import network_tables
+from astra_tacos.network.network_files import network_tables
 from astra_tacos.run.backend import Backend, choose_backend, stock_backend
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, default_system, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.node_bytes import read_messages, read_metadata

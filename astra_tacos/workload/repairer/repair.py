@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.export.run_directory import LOG, check_script_name
-from astra_tacos.planner.run_files import own_tables
+from astra_tacos.network.network_files import own_tables
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome

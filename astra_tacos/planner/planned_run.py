@@ -1,37 +1,46 @@
-"""Writing of a planned run: the trace that every collective runs, and all files except the plan itself.
+"""A planned run: which trace every collective runs, with new groups, ids and an order of collectives.
 
-The workload's trace files get new groups, ids and an order of collectives; unchanged parts keep their bytes. The node log says
-what happened to every collective node, and why.
+The node log says what happened to every collective node, and why.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.planner.assignment import Assignment, assign
+from astra_tacos.export.chakra import ScheduleFiles
+from astra_tacos.network.network_files import NETWORK
+from astra_tacos.planner.assignment import Assignment, assign, tag_ranges
 from astra_tacos.planner.global_order import order_dependencies
 from astra_tacos.planner.instances import Instances
 from astra_tacos.planner.joint.joint_synthesis import NO_JOINT, JointWorkload
 from astra_tacos.planner.native_configuration import NativeConfiguration
-from astra_tacos.planner.run_files import write_configurations, write_ns3_configurations, write_traces
+from astra_tacos.planner.run_files import COLLECTIVE
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
-from astra_tacos.run.backend import Backend
 from astra_tacos.run.chunks import TraceParts, part_of
-from astra_tacos.run.patterns import CARRIER, COLLECTIVE_NAMES, GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, carrying_types, pattern_name
-from astra_tacos.run.run import NATIVE, WORKLOAD, RunInputs
-from astra_tacos.run.trace.node_bytes import load_rank, node_at, replace_nodes, set_attribute
+from astra_tacos.run.collective_files import CollectiveFiles, CopiedFiles, IdleFiles
+from astra_tacos.run.groups import CommunicatorGroups
+from astra_tacos.run.patterns import (
+    CARRIER,
+    COLLECTIVE_NAMES,
+    TAGS,
+    carrying_types,
+    pattern_name,
+)
+from astra_tacos.run.run import GROUPS, NATIVE, SYSTEM, WORKLOAD, Run, implementations
+from astra_tacos.run.source import made_of
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.run.written import written_memory
 from astra_tacos.schedule.joint import JOINT
+from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.arrays import Bools, Ints
-from astra_tacos.support.grouping import distinct, group_by
+from astra_tacos.support.grouping import group_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,96 +94,80 @@ def find_changes(workload: Workload, assignment: Assignment, order: Ints | None,
     return Changes(group, own_group, assignment.node_id, pattern, *group_by(entry, before, len(nodes.row)))
 
 
-def write_workload(workload: Workload, changes: Changes, prefix: Path) -> None:
-    """Write `PREFIX.<rank>.et` of all ranks.
-
-    Raises
-    ------
-    ConfigError
-        If a file cannot be read again.
-    """
-    trace, columns, nodes = workload.run.workload, workload.run.columns, workload.instances.nodes
-    renamed = np.flatnonzero(changes.node_id != trace.node_id[nodes.row])
-    new_id = dict(zip(nodes.row[renamed].tolist(), changes.node_id[renamed].tolist(), strict=True))
-    exists = np.flatnonzero(np.isin(trace.dep, nodes.row[renamed]))
-    followers = distinct(np.searchsorted(trace.dep_first, exists, side="right") - 1)
-    is_changed = (changes.group >= 0) | (changes.own_group >= 0) | (changes.pattern >= 0) | (np.diff(changes.wait_first) > 0)
-    is_changed[renamed] = True
-    changed = np.flatnonzero(is_changed)
-    entry_first, entries = group_by(nodes.rank[changed], changed, trace.num_ranks)
-    for rank in range(trace.num_ranks):
-        begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
-        data = load_rank(trace, rank)
-        patched: dict[int, Any] = {}
-
-        def at(row: int, data: bytes = data, begin: int = begin, patched: dict[int, Any] = patched) -> Any:
-            if row - begin not in patched:
-                patched[row - begin] = node_at(data, int(columns.byte_offset[row]))
-            return patched[row - begin]
-
-        # Dependencies follow their nodes' ids before any is added, so that old and new ids never mix.
-        own = renamed[slice(*np.searchsorted(nodes.rank[renamed], (rank, rank + 1)))]
-        ids = dict(zip(trace.node_id[nodes.row[own]].tolist(), changes.node_id[own].tolist(), strict=True))
-        for row in followers[slice(*np.searchsorted(followers, (begin, end)))].tolist():
-            for deps in (at(row).data_deps, at(row).ctrl_deps):
-                deps[:] = [ids.get(dep, dep) for dep in deps]
-        for entry in entries[entry_first[rank] : entry_first[rank + 1]].tolist():
-            _change(trace, nodes.row, changes, entry, at, new_id)
-        path = Path(f"{prefix}.{rank}.et")
-        path.write_bytes(replace_nodes(data, columns.byte_offset[begin:end], patched, f"{trace.prefix}.{rank}.et"))
-
-
-def _change(trace: Trace, rows: Ints, changes: Changes, entry: int, at: Any, new_id: dict[int, int]) -> None:
-    """Change one collective node, if there is any change for it."""
-    row = int(rows[entry])
-    if row in new_id:
-        at(row).id = new_id[row]
-    if changes.group[entry] >= 0:
-        set_attribute(at(row), "pg_name", "string_val", str(int(changes.group[entry])))
-    if changes.own_group[entry] >= 0:
-        set_attribute(at(row), GROUP_ATTRIBUTE, "string_val", str(int(changes.own_group[entry])))
-    if changes.pattern[entry] >= 0:
-        set_attribute(at(row), "comm_type", "int64_val", int(CARRIER))
-        set_attribute(at(row), PATTERN_ATTRIBUTE, "string_val", CommType(int(changes.pattern[entry])).name)
-    for before in changes.wait[changes.wait_first[entry] : changes.wait_first[entry + 1]].tolist():
-        at(row).ctrl_deps.append(new_id.get(before, int(trace.node_id[before])))
+def _changed(workload: Workload, changes: Changes) -> Trace:
+    """The workload with changed nodes."""
+    trace, columns, row = workload.run.workload, workload.run.columns, workload.instances.nodes.row
+    node_id = trace.node_id.copy()
+    node_id[row] = changes.node_id
+    names = (*columns.group_names, *(str(group) for group in np.unique(changes.group[changes.group >= 0]).tolist()))
+    number = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    group, own_group = columns.group.copy(), columns.own_group.copy()
+    moved, joint, carried = (np.flatnonzero(each >= 0) for each in (changes.group, changes.own_group, changes.pattern))
+    group[row[moved]] = [number[str(each)] for each in changes.group[moved].tolist()]
+    own_group[row[joint]] = changes.own_group[joint]
+    comm_type, pattern = columns.comm_type.copy(), columns.carried_pattern.copy()
+    comm_type[row[carried]], pattern[row[carried]] = int(CARRIER), changes.pattern[carried]
+    waits = np.diff(changes.wait_first)
+    more = np.zeros(trace.num_nodes + 1, np.int64)
+    more[row + 1] = waits
+    return replace(
+        trace,
+        prefix=f"{WORKLOAD}/{Path(trace.prefix).name}",
+        node_id=node_id,
+        dep_first=trace.dep_first + np.cumsum(more),
+        dep=np.insert(trace.dep, np.repeat(trace.dep_first[row + 1], waits), changes.wait),
+        workload=replace(
+            columns,
+            comm_type=comm_type,
+            group=group,
+            group_names=tuple(number),
+            own_group=own_group,
+            carried_pattern=pattern,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WrittenRun:
-    """What was written: names of traces, what they are for by prefix, the assignment of collectives, changes of their nodes."""
+class PlannedRun:
+    """A run whose collectives run what was planned.
 
+    Parameters
+    ----------
+    traces
+        Names of the traces of collectives.
+    parts
+        What each trace is for, by the prefix of its files.
+    assignment, changes
+        What collectives run, and what has changed of their nodes.
+    """
+
+    run: Run
     traces: tuple[str, ...]
     parts: dict[str, TraceParts]
     assignment: Assignment
     changes: Changes
 
 
-def write_run(
-    folder: Path,
-    inputs: RunInputs,
+def planned_run(
     made: JointWorkload,
     solutions: tuple[CaseSolution, ...],
     order: Ints | None,
-    backend: Backend,
     native: NativeConfiguration | None = None,
-) -> WrittenRun:
-    """Write everything but the plan itself into an empty directory.
+) -> PlannedRun:
+    """The run in which collectives run what is planned.
 
     Parameters
     ----------
     order
         int64[num_nodes + num_instances], place of each row and collective in an order that all ranks can keep; None to leave all
         nodes as they are, with native collectives.
-    backend
-        The network model that the run is written for: the packet level needs more files.
     native
         How native collectives run, if any is left; None stands for what the system file says.
 
     Raises
     ------
     ConfigError
-        If there are not enough tags or ids, or a file cannot be read again.
+        If there are not enough tags or ids.
     """
     workload = made.workload
     run, instances, cases = workload.run, workload.instances, workload.cases
@@ -184,7 +177,7 @@ def write_run(
     schedules |= {joint.name: joint.schedule for joint in made.joints}
     kept, own_trace = _kept(workload, solutions)
     moves_nothing = _moves_nothing(instances)
-    idle = {f"nothing_of_{ranks}": ranks for ranks in np.unique(instances.num_members[moves_nothing]).tolist()}
+    idle = {f"nothing_of_{ranks}": IdleFiles(ranks) for ranks in np.unique(instances.num_members[moves_nothing]).tolist()}
     traces = (*schedules, *kept, *idle)
     entry_of = {name: entry for entry, name in enumerate(traces)}
     of_case = [entry_of.get(case.name, NATIVE) for case in cases]
@@ -200,20 +193,40 @@ def write_run(
     in_order = None if order is None else order[run.workload.num_nodes :]
     assignment = assign(run.workload, instances, implementation, made.groups, in_order, run.system)
     changes = find_changes(workload, assignment, order, made.of_instance != NO_JOINT)
-    (folder / WORKLOAD).mkdir()
-    write_workload(workload, changes, folder / WORKLOAD / inputs.workload.name)
-    prefixes = write_traces(folder, run.workload, schedules, kept, idle)
-    per_node = {node: prefixes[traces[entry]] for node, entry in assignment.per_node.items()}
-    keys = native.keys() if native is not None and np.any(implementation == NATIVE) else {}
-    write_configurations(folder, inputs, assignment.groups, per_node, run.network, keys)
-    if not backend.is_analytical:
-        write_ns3_configurations(folder, inputs, run.network)
+    files = {f"{COLLECTIVE}/{name}": each for name, each in (_with_tags(run, schedules, kept) | kept | idle).items()}
+    per_node = {node: f"{COLLECTIVE}/{traces[entry]}" for node, entry in assignment.per_node.items()}
+    is_native = native is not None and bool(np.any(implementation == NATIVE))
+    system = native.system(run.system) if native is not None and is_native else run.system
+    system = replace(system.with_traces(per_node), source=SYSTEM)
+    trace = _changed(workload, changes)
+    prefixes, of_node = implementations(trace, system)
+    planned = Run(
+        workload=trace,
+        system=system,
+        network=replace(run.network, source=NETWORK),
+        groups=CommunicatorGroups(GROUPS, assignment.groups),
+        remote_memory=written_memory(run.remote_memory),
+        prefixes=prefixes,
+        collectives=tuple(files[prefix].trace(prefix) for prefix in prefixes),
+        implementation=of_node,
+        directory=Path(),
+        source=made_of(run, np.arange(trace.num_nodes)),
+        files=files,
+    )
     collectives = {name: schedule.collective for name, schedule in schedules.items()}
     parts = {name: TraceParts(each.num_npus, (part_of(each),)) for name, each in collectives.items() if each.name != JOINT}
     parts |= {joint.name: TraceParts(len(joint.of.ranks), joint.parts) for joint in made.joints}
-    parts |= {name: TraceParts(num_ranks, None) for name, (_, num_ranks) in kept.items()}
-    parts |= {name: TraceParts(num_ranks, ()) for name, num_ranks in idle.items()}
-    return WrittenRun(traces, {prefixes[name]: parts[name] for name in traces}, assignment, changes)
+    parts |= {name: TraceParts(each.nodes.num_ranks, None) for name, each in kept.items()}
+    parts |= {name: TraceParts(each.num_ranks, ()) for name, each in idle.items()}
+    return PlannedRun(planned, traces, {f"{COLLECTIVE}/{name}": parts[name] for name in traces}, assignment, changes)
+
+
+def _with_tags(run: Run, schedules: dict[str, Schedule], kept: dict[str, CopiedFiles]) -> dict[str, CollectiveFiles]:
+    """The files of schedules, each with a range of tags of its own."""
+    names = sorted(schedules)
+    used = np.concatenate((run.workload.tag, *(each.nodes.tag for each in kept.values())))
+    first_tags = tag_ranges(run.workload.prefix, used, [schedules[name].num_messages for name in names], TAGS)
+    return {name: ScheduleFiles(schedules[name], first_tag) for name, first_tag in zip(names, first_tags, strict=True)}
 
 
 def _moves_nothing(instances: Instances) -> Bools:
@@ -222,13 +235,13 @@ def _moves_nothing(instances: Instances) -> Bools:
     return runs & ((instances.num_members < 2) | (instances.size_bytes < 1))
 
 
-def _kept(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[dict[str, tuple[Path, int]], list[str | None]]:
+def _kept(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[dict[str, CopiedFiles], list[str | None]]:
     """Custom traces of the run itself that stay, by a name of their own, and each collective's.
 
     They stay where no synthesizer does the pattern, or where nothing that is synthesized is as fast.
     """
     run, instances = workload.run, workload.instances
-    kept: dict[str, tuple[Path, int]] = {}
+    kept: dict[str, CopiedFiles] = {}
     own: list[str | None] = [None] * instances.num_instances
     name_of: dict[int, str] = {}
     first = np.unique(instances.instance, return_index=True)[1]
@@ -244,7 +257,9 @@ def _kept(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[dict
             while name in kept:
                 name = f"{base}_{len(kept)}"
             name_of[named] = name
-            kept[name] = (prefix, run.collectives[named].num_ranks)
+            trace = run.collectives[named]
+            assert isinstance(trace, Trace)  # compact ones are of compact runs
+            kept[name] = CopiedFiles(prefix, trace)
         own[number] = name_of[named]
     return kept, own
 
@@ -253,14 +268,14 @@ COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collect
 """`after`: the nodes that it was made to wait for, by their old ids."""
 
 
-def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], written: WrittenRun) -> list[str]:
+def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], planned: PlannedRun) -> list[str]:
     """A row of `COLUMNS` for each collective node, as JSON."""
-    workload, assignment, changes = made.workload, written.assignment, written.changes
+    workload, assignment, changes = made.workload, planned.assignment, planned.changes
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes
     alone = instances.num_members < 2
     names = {pattern: json.dumps(pattern_name(pattern)) for pattern in np.unique(nodes.pattern).tolist()}
-    ran = [*map(json.dumps, written.traces), "null"]
+    ran = [*map(json.dumps, planned.traces), "null"]
     assert NATIVE == -1  # the last of these
     reasons = []
     for number, case in enumerate(workload.of_instance.tolist()):

@@ -1,0 +1,263 @@
+"""Writing of runs: what a run in memory has changed goes into the bytes of the files that it was made of; all else stays.
+
+A node keeps its unknown fields and attributes. A node that nothing has changed keeps its bytes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_tacos.network.network_files import copy_network
+from astra_tacos.run.patterns import GROUP_ATTRIBUTE, ORIGIN_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES
+from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD, Run, write_groups
+from astra_tacos.run.source import Labels, Source
+from astra_tacos.run.system import PER_NODE, RemoteMemory, SystemConfig
+from astra_tacos.run.trace.node_bytes import (
+    change_attribute,
+    framed,
+    load_rank,
+    node_at,
+    replace_nodes,
+    set_attribute,
+    set_number,
+)
+from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, Trace, WorkloadColumns
+from astra_tacos.support.arrays import Bools, Ints
+from astra_tacos.support.errors import VerificationError
+from astra_tacos.support.files import write_json
+from astra_tacos.support.grouping import members_of
+
+_OF_TRACE = {"comm_size": "size_bytes", "comm_tag": "tag"}
+"""Attributes that are columns of the trace."""
+_OF_COLUMNS = ("comm_type", "num_ops", "tensor_size")
+"""Attributes that are columns of its workload."""
+_ENDS = {NodeType.COMM_SEND: ("comm_src", "comm_dst"), NodeType.COMM_RECV: ("comm_dst", "comm_src")}
+"""The attributes with a message's own rank, and with its peer."""
+_NODES = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep")
+_COLUMNS = tuple(each.name for each in fields(WorkloadColumns) if each.name not in ("group", "group_names", "byte_offset"))
+_NO_MEMORY = {"memory-type": "NO_MEMORY_EXPANSION"}
+
+
+def write_collectives(run: Run, folder: Path) -> None:
+    """Write the traces of custom collectives into the directory of a run."""
+    for prefix, files in run.files.items():
+        (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
+        files.write(folder / prefix)
+
+
+def check_same(run: Run, again: Run) -> None:
+    """Check that the run that was read of its files is the run in memory, but for what says where files and bytes are.
+
+    Raises
+    ------
+    VerificationError
+        If it is not: a defect of this package.
+    """
+    arrays: list[tuple[str, Any, Any]] = [(name, getattr(run.workload, name), getattr(again.workload, name)) for name in _NODES]
+    own, other = run.columns, again.columns
+    arrays += [(name, getattr(own, name), getattr(other, name)) for name in _COLUMNS]
+    was, now = (np.array([*each.group_names, ""], object)[each.group] for each in (own, other))
+    arrays += [("group", was, now), ("implementation", run.implementation, again.implementation)]
+    pairs = zip(run.collectives, again.collectives, strict=False)
+    arrays += [(name, getattr(one, name), getattr(two, name)) for one, two in pairs for name in _NODES]
+    differ = [name for name, one, two in arrays if not np.array_equal(one, two)]
+    others = {
+        "groups": (run.groups.members, again.groups.members),
+        "collectives": (run.prefixes, again.prefixes),
+        "system": (replace(run.system, source=""), replace(again.system, source="")),
+    }
+    differ += [name for name, (one, two) in others.items() if one != two]
+    if differ:
+        raise VerificationError(f"DEFECT of astra_tacos: the written run is read with other {differ[0]}")
+
+
+def written_memory(memory: RemoteMemory | None) -> RemoteMemory:
+    """The remote memory of a run that is written: one without any has a file that says so."""
+    return RemoteMemory(MEMORY, "none", keys=frozenset(_NO_MEMORY)) if memory is None else replace(memory, source=MEMORY)
+
+
+def write_system(folder: Path, system: SystemConfig) -> None:
+    """Write a system JSON, and the YAML of per-node collectives beside it, if there are some."""
+    write_json(folder / SYSTEM, dict(system.raw))
+    if system.per_node:
+        lines = (f"{node}: {prefix}\n" for node, prefix in sorted(system.per_node.items()))
+        (folder / PER_NODE).write_text("".join(lines), encoding="utf-8")
+
+
+def write_run(run: Run, folder: Path, name: str) -> None:
+    """Write a run into an empty directory: workload, collectives, system, network, groups and memory.
+
+    Raises
+    ------
+    ConfigError
+        If a file of the run that it was made of has changed since that was read.
+    """
+    source = run.source or Source(run, np.arange(run.workload.num_nodes))
+    before = source.run
+    (folder / WORKLOAD).mkdir()
+    write_nodes(run.workload, before.workload, source.row, folder / WORKLOAD / name, source.labels)
+    write_collectives(run, folder)
+    write_system(folder, run.system)
+    copy_network(Path(before.network.source), folder)
+    if before.remote_memory is None:
+        write_json(folder / MEMORY, _NO_MEMORY)
+    else:
+        shutil.copyfile(before.remote_memory.source, folder / MEMORY)
+    write_groups(folder, run.groups.members)
+
+
+def write_nodes(trace: Trace, before: Trace, row: Ints, prefix: Path, labels: Labels | None = None) -> None:
+    """Write `PREFIX.<rank>.et` of all ranks.
+
+    Parameters
+    ----------
+    trace, before
+        The nodes, and those that they were made of, which have files; both with `workload` columns.
+    row
+        int64[num_nodes], the row in `before` of each node. Nodes of one rank are made of nodes of one rank.
+
+    Raises
+    ------
+    ConfigError
+        If a file has changed since it was read.
+    """
+    assert before.workload is not None
+    edits = _Edits(trace, before, row, labels)
+    of_rank = before.rank[row[trace.rank_first[:-1]]]  # every file of a run has a node
+    for rank, own in enumerate(of_rank.tolist()):
+        begin, end = trace.rank_first[rank : rank + 2].tolist()
+        old_begin, old_end = before.rank_first[own : own + 2].tolist()
+        data, offset = load_rank(before, own), before.workload.byte_offset[old_begin:old_end]
+        places = row[begin:end] - old_begin
+        changed = {
+            at: edits.of(node_at(data, int(offset[places[at]])), begin + at)
+            for at in np.flatnonzero(edits.which[begin:end]).tolist()
+        }
+        path = Path(f"{prefix}.{rank}.et")
+        if np.array_equal(places, np.arange(old_end - old_begin)):
+            path.write_bytes(replace_nodes(data, offset, changed, str(before.file(own))))
+        else:
+            nodes = (
+                changed[at] if at in changed else node_at(data, int(offset[place])) for at, place in enumerate(places.tolist())
+            )
+            path.write_bytes(b"".join((data[: int(offset.min())], *map(framed, nodes))))
+
+
+class _Edits:
+    """The differences of nodes from those that they were made of."""
+
+    def __init__(self, trace: Trace, before: Trace, row: Ints, labels: Labels | None) -> None:
+        assert trace.workload is not None and before.workload is not None
+        self._trace, self._columns, self._before, self._row, self._labels = trace, trace.workload, before, row, labels
+        self._old_columns = before.workload
+        of_node: dict[Callable[[Any, int], None], Bools] = {
+            self._set_id: self._differs("node_id"),
+            self._set_deps: self._other_deps(),
+            self._set_duration: self._differs("duration_us"),
+            self._set_group: self._other_group(),
+            self._set_own_group: self._differs_column("own_group"),
+            **{partial(self._set_number, name): self._differs(column) for name, column in _OF_TRACE.items()},
+            self._set_peer: self._differs("peer"),
+            self._set_own: self._differs_column("own"),
+            **{partial(self._set_number, name): self._differs_column(name) for name in _OF_COLUMNS},
+            self._set_pattern: self._differs_column("carried_pattern"),
+            self._set_root: self._differs_column("root"),
+            self._set_labels: np.full(trace.num_nodes, labels is not None),
+        }
+        self._setters: list[Callable[[Any, int], None]] = list(of_node)
+        self.which: NDArray[np.uint32] = np.zeros(trace.num_nodes, np.uint32)
+        for bit, differs in enumerate(of_node.values()):
+            self.which |= differs.astype(np.uint32) << np.uint32(bit)
+
+    def of(self, node: Any, row: int) -> Any:
+        """A node of the source as the run has it at a row."""
+        left = int(self.which[row])
+        for setter in self._setters:
+            if left & 1:
+                setter(node, row)
+            left >>= 1
+        return node
+
+    def _differs(self, name: str) -> Bools:
+        differs: Bools = getattr(self._trace, name) != getattr(self._before, name)[self._row]
+        return differs
+
+    def _differs_column(self, name: str) -> Bools:
+        differs: Bools = getattr(self._columns, name) != getattr(self._old_columns, name)[self._row]
+        return differs
+
+    def _other_group(self) -> Bools:
+        """Whether nodes name another group."""
+        was, now = self._old_columns, self._columns
+        number = {name: at for at, name in enumerate(dict.fromkeys((*was.group_names, *now.group_names)))}
+        of_was, of_now = (np.array([*(number[name] for name in each.group_names), ABSENT], np.int64) for each in (was, now))
+        differs: Bools = of_now[now.group] != of_was[was.group[self._row]]
+        return differs
+
+    def _other_deps(self) -> Bools:
+        """Whether nodes wait for others, or for nodes that have another id."""
+        was, now, row = self._before, self._trace, self._row
+        first, entries = members_of(was.dep_first, row)
+        differs: Bools = np.diff(first) != np.diff(now.dep_first)
+        differs |= self._old_columns.num_data[row] != self._columns.num_data
+        same = np.flatnonzero(~differs)
+        at, of_now = members_of(now.dep_first, same)
+        of_was = entries[members_of(first, same)[1]]
+        one, other = was.dep[of_was], now.dep[of_now]
+        exists = (one != DANGLING) & (other != DANGLING)
+        unlike = np.where(exists, was.node_id[one] != now.node_id[other], one != other)
+        differs[np.repeat(same, np.diff(at))[unlike]] = True
+        return differs
+
+    def _set_id(self, node: Any, row: int) -> None:
+        node.id = int(self._trace.node_id[row])
+
+    def _set_deps(self, node: Any, row: int) -> None:
+        trace = self._trace
+        begin, end = trace.dep_first[row : row + 2].tolist()
+        was = (*node.data_deps, *node.ctrl_deps)
+        now = [
+            was[place] if dep == DANGLING else int(trace.node_id[dep]) for place, dep in enumerate(trace.dep[begin:end].tolist())
+        ]
+        num_data = int(self._columns.num_data[row])
+        node.data_deps[:], node.ctrl_deps[:] = now[:num_data], now[num_data:]
+
+    def _set_duration(self, node: Any, row: int) -> None:
+        node.duration_micros = int(self._trace.duration_us[row])
+
+    def _set_group(self, node: Any, row: int) -> None:
+        set_attribute(node, "pg_name", "string_val", self._columns.group_names[int(self._columns.group[row])])
+
+    def _set_own_group(self, node: Any, row: int) -> None:
+        set_attribute(node, GROUP_ATTRIBUTE, "string_val", str(int(self._columns.own_group[row])))
+
+    def _set_number(self, name: str, node: Any, row: int) -> None:
+        columns: Trace | WorkloadColumns = self._trace if name in _OF_TRACE else self._columns
+        set_number(node, name, int(getattr(columns, _OF_TRACE.get(name, name))[row]))
+
+    def _set_peer(self, node: Any, row: int) -> None:
+        change_attribute(node, _ENDS[node.type][1], int(self._trace.peer[row]))
+
+    def _set_own(self, node: Any, row: int) -> None:
+        change_attribute(node, _ENDS[node.type][0], int(self._columns.own[row]))
+
+    def _set_pattern(self, node: Any, row: int) -> None:
+        set_attribute(node, PATTERN_ATTRIBUTE, "string_val", CommType(int(self._columns.carried_pattern[row])).name)
+
+    def _set_root(self, node: Any, row: int) -> None:
+        named = (name for name in ROOT_ATTRIBUTES if any(entry.name == name for entry in node.attr))
+        set_number(node, next(named, ROOT_ATTRIBUTES[0]), int(self._columns.root[row]))
+
+    def _set_labels(self, node: Any, row: int) -> None:
+        assert self._labels is not None
+        node.name += self._labels.suffix[row]
+        set_attribute(node, ORIGIN_ATTRIBUTE, "string_val", self._labels.made_of[row])
