@@ -310,3 +310,15 @@ def test_names_of_groups_are_read_in_one_place():
     # Keys of the file, names of nodes, and names that have to become numbers; keys of the file of a compact run.
     assert readers == {"run/compact_run.py", "workload/linter/finding.py", "workload/repairer/steps/groups.py"}
     assert {place for place in counters if "routing" not in place} == {"run/patterns.py", "verifier/chakra_program.py"}
+
+
+def test_nodes_are_built_in_one_place_as_messages_and_in_one_as_columns():
+    messages, columns = set(), set()
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        called = {ast.unparse(node.func) for node in nodes(path) if isinstance(node, ast.Call)}
+        messages |= {place} if any(name.endswith(".attr.add") or name == "schema_module" for name in called) else set()
+        keys = {alias.name for node in nodes(path) if isinstance(node, ast.ImportFrom) for alias in node.names}
+        columns |= {place} if "NodeTable" in called or "ATTRIBUTE_KEYS" in keys else set()
+    assert messages == {"run/trace/node_bytes.py"}
+    assert columns == set(), "NodeTable.of builds them"

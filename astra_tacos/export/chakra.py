@@ -44,7 +44,7 @@ from astra_tacos.network.topology import NO_LINK
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, ChunkColumns, NumberLists, Trace
-from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_node, write_trace
+from astra_tacos.run.trace.writer import NodeTable, Values, encode_node, write_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_on_link, operations, previous_on_link
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, needed_totals
 from astra_tacos.schedule.schedule import LINK_ORDERS, LinkOrder, Schedule
@@ -385,7 +385,7 @@ class TraceNodes:
     duration_us: Ints
     ctrl: tuple[Ints, Ints]
     data: tuple[Ints, Ints]
-    attributes: dict[str, tuple[Bools, NDArray[np.integer] | int]]
+    attributes: dict[str, tuple[Bools, Values]]
     contents: Contents
     first_tag: int
 
@@ -396,34 +396,18 @@ class TraceNodes:
 
     def table(self) -> NodeTable:
         """The nodes as columns of files."""
-        node_id, (ctrl_first, ctrl), (data_first, data) = self.node_id, self.ctrl, self.data
-        counts = np.zeros(len(node_id) + 1, np.int64)
-        for has, _ in self.attributes.values():
-            counts[1:] += has
-        first = np.cumsum(counts)
-        keys, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
-        free = first[:-1].copy()
-        for name, (has, column) in self.attributes.items():
-            nodes = np.flatnonzero(has)
-            keys[free[nodes]] = ATTRIBUTE_KEYS[name]
-            values[free[nodes]] = column if isinstance(column, int) else column[nodes]
-            free[nodes] += 1
-        return NodeTable(
+        node_id = self.node_id
+        return NodeTable.of(
             node_id=node_id,
             kind=_NODE_TYPES[self.kind],
             duration_us=self.duration_us,
             names=_NAMES,
-            name=self.kind.astype(np.uint16),
+            name=self.kind,
             name_number=np.where(self.kind == NOTHING, 0, self.number + self.first_tag),
-            ctrl_first=ctrl_first,
-            ctrl=node_id[ctrl],
-            data_first=data_first,
-            data=node_id[data],
-            attr_first=first,
-            attr_key=keys,
-            attr_value=values,
-            list_first=self.contents.first,
-            list_entry=self.contents.entry,
+            ctrl=(self.ctrl[0], node_id[self.ctrl[1]]),
+            data=(self.data[0], node_id[self.data[1]]),
+            attributes=self.attributes,
+            lists=(self.contents.first, self.contents.entry),
         )
 
     def write(self, prefix: str | Path) -> list[Path]:
@@ -577,7 +561,7 @@ def _arrived(schedule: Schedule, previous: Ints, link_order: LinkOrder, in_fligh
 
 def _attributes(
     schedule: Schedule, layout: Layout, contents: Contents, first_tag: int, message_bytes: Ints
-) -> dict[str, tuple[Bools, NDArray[np.integer] | int]]:
+) -> dict[str, tuple[Bools, Values]]:
     """Attributes of all nodes, in the order in which files have them."""
     number, kind, row = layout.number, layout.kind, schedule.message_row
     is_message = (kind == SEND) | (kind == RECV)
@@ -590,7 +574,7 @@ def _attributes(
         schedule.dst[row],
         first_tag + np.arange(len(row)),
     )
-    columns: dict[str, tuple[Bools, NDArray[np.integer] | int]] = {"is_cpu_op": (np.ones(len(kind), np.bool_), 0)}
+    columns: dict[str, tuple[Bools, Values]] = {"is_cpu_op": (np.ones(len(kind), np.bool_), 0)}
     for name, column in zip(_MESSAGE_ATTRIBUTES, of_message, strict=True):
         columns[name] = is_message, column[message] if len(row) else np.zeros(len(kind), np.int64)
     range_first, range_count, listed = contents.of_nodes(kind == ADD, kind == SEND, number)

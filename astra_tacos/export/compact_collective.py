@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from astra_tacos.export.chakra import RECV, REDUCE, SEND, TOKEN, Contents, Layout, TraceNodes, waiting_for_token
 from astra_tacos.network.rotations import star
 from astra_tacos.run.collective_files import CollectiveFiles
 from astra_tacos.run.lattice import CompactTrace, Lattice
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.run.trace.writer import encode_trace
+from astra_tacos.run.trace.writer import Values, encode_trace
 from astra_tacos.schedule.dependencies import Operations, arrived_of, brought, previous_of
 from astra_tacos.schedule.partial_sums import NO_ADDITIONS
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
@@ -75,7 +74,7 @@ class SymmetricTraces:
         peer = np.where(is_send, group.move(self._far, here), group.offset(self._far, here))
         owner, never = group.offset(self._end, here), np.zeros(len(kind), np.bool_)
         chunk = task.moved_chunk(schedule.chunk[number].astype(np.int64), owner)
-        values: dict[str, tuple[Bools, NDArray[np.integer] | int]] = {
+        values: dict[str, tuple[Bools, Values]] = {
             "is_cpu_op": (~never, 0),
             "comm_size": (is_message, self._bytes),
             "comm_src": (is_message, np.where(is_send, npu, peer)),

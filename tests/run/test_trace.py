@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.run.trace import et_schema_pb2 as schema
-from astra_tacos.run.trace.schema import NodeType, schema_module
-from astra_tacos.run.trace.writer import ATTRIBUTE_FIELDS, ATTRIBUTE_KEYS, NodeTable, encode_trace
+from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, NodeType, schema_module
+from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable, encode_trace
 
 INT64 = st.integers(0, (1 << 63) - 1)
 LISTS = st.lists(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), max_size=300), min_size=3, max_size=3)
@@ -55,11 +55,11 @@ def flat(lists, dtype=np.int64):
 
 
 def as_stored(name, value):
-    return value % {"bool": 2, "int32_list": 3}.get(ATTRIBUTE_FIELDS[name], 1 << 62)
+    return value % {"bool": 2, "int32_list": 3}.get(ATTRIBUTE_KINDS[name], 1 << 62)
 
 
 def as_field(name, value):
-    return str(value) if ATTRIBUTE_FIELDS[name] == "string" else value
+    return str(value) if ATTRIBUTE_KINDS[name] == "string" else value
 
 
 @examples(20)
@@ -91,10 +91,10 @@ def test_encoding_is_protobufs_own(rows, lists):
         node.data_deps.extend(row["data"])
         node.duration_micros = row["duration"]
         for name, value in entry:
-            if ATTRIBUTE_FIELDS[name] == "int32_list":
+            if ATTRIBUTE_KINDS[name] == "int32_list":
                 node.attr.add(name=name, int32_list=schema.Int32List(values=lists[value]))
                 continue
-            node.attr.add(name=name, **{f"{ATTRIBUTE_FIELDS[name]}_val": as_field(name, value)})
+            node.attr.add(name=name, **{f"{ATTRIBUTE_KINDS[name]}_val": as_field(name, value)})
         expected += message(node)
     assert encode_trace(table, 0, len(rows)) == expected
 

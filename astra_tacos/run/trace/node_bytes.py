@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.run.trace.scan import FileBytes, read_file
-from astra_tacos.run.trace.schema import SCHEMA_VERSION, schema_module
+from astra_tacos.run.trace.schema import METADATA, NodeType, field_of, schema_module
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -95,6 +95,25 @@ def set_number(node: Any, name: str, value: int) -> None:
     node.attr.add(name=name).int64_val = value
 
 
+def new_node(
+    node_id: int, name: str, kind: NodeType, *, duration_us: int = 0, data: Iterable[int] = (), **attributes: object
+) -> Any:
+    """A `Node`; `data` are ids that it depends on, `attributes` are of `ATTRIBUTE_KINDS`."""
+    node = _node_class()(id=node_id, name=name, type=int(kind), duration_micros=duration_us, data_deps=data)
+    for key, value in attributes.items():
+        add_attribute(node, key, value)
+    return node
+
+
+def add_attribute(node: Any, name: str, value: Any) -> None:
+    """Give a node a further attribute, one of `ATTRIBUTE_KINDS`."""
+    entry, field = node.attr.add(name=name), field_of(name)
+    if field.endswith("_list"):
+        getattr(entry, field).values.extend(value)
+    else:
+        setattr(entry, field, value)
+
+
 def change_attribute(node: Any, name: str, value: int) -> None:
     """Change the attributes of that name that a node has, whatever kinds of values they have."""
     for entry in node.attr:
@@ -164,7 +183,7 @@ def encode_messages(metadata: Any, nodes: Iterable[Any]) -> bytes:
 
 def new_metadata() -> Any:
     """A `GlobalMetadata` of the schema's version."""
-    return schema_module().GlobalMetadata(version=SCHEMA_VERSION)
+    return schema_module().GlobalMetadata.FromString(METADATA)
 
 
 def _frames(file: FileBytes) -> Iterator[tuple[int, bytes]]:

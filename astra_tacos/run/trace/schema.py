@@ -7,7 +7,9 @@ from functools import cache
 from types import ModuleType
 from typing import cast
 
-SCHEMA_VERSION = "0.0.4"
+_VERSION = b"0.0.4"
+METADATA = bytes((1 << 3 | 2, len(_VERSION))) + _VERSION
+"""The `GlobalMetadata` with which new files begin."""
 
 
 class NodeType(IntEnum):
@@ -36,6 +38,34 @@ class CommType(IntEnum):
     REDUCE_SCATTER = 7
     REDUCE_SCATTER_BLOCK = 8
     BARRIER = 9
+
+
+ATTRIBUTE_KINDS = {
+    "is_cpu_op": "bool",
+    "comm_type": "int64",
+    "comm_size": "int64",
+    "num_ops": "int64",
+    "tensor_size": "uint64",
+    "comm_src": "int32",
+    "comm_dst": "int32",
+    "comm_tag": "int32",
+    "comm_priority": "int32",
+    "pg_name": "string",
+    "involved_dim": "bool_list",
+    "msg_chunk_cnt": "int32",
+    "msg_chunk_idx": "int32",
+    "total_chunk_cnt": "int32",
+    "is_rrc": "bool",
+    "msg_chunk_list": "int32_list",
+    "place_list": "int32_list",
+}
+"""The attributes that nodes are given, with kinds of values that every reader of Chakra traces accepts."""
+
+
+def field_of(name: str) -> str:
+    """The field of `AttributeProto` that has the value of an attribute of `ATTRIBUTE_KINDS`."""
+    kind = ATTRIBUTE_KINDS[name]
+    return kind if kind.endswith("_list") else f"{kind}_val"
 
 
 @cache

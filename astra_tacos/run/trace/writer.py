@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.run.trace.schema import SCHEMA_VERSION, NodeType
-from astra_tacos.support.arrays import Ints, Ints32
+from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, METADATA, NodeType
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 
-ATTRIBUTE_FIELDS = {
-    "is_cpu_op": "bool",
-    "comm_type": "int64",
-    "comm_size": "int64",
-    "comm_src": "int32",
-    "comm_dst": "int32",
-    "comm_tag": "int32",
-    "msg_chunk_cnt": "int32",
-    "msg_chunk_idx": "int32",
-    "total_chunk_cnt": "int32",
-    "is_rrc": "bool",
-    "num_ops": "int64",
-    "tensor_size": "uint64",
-    "pg_name": "string",
-    "msg_chunk_list": "int32_list",
-    "place_list": "int32_list",
-}
-"""The attributes that are written, with value types that every reader of Chakra traces accepts.
+Values: TypeAlias = NDArray[np.integer] | int
+"""Of an attribute: those of all nodes, or one for all."""
 
-Values are numbers; a string is the decimal text of one (groups have numbers for names), a list has the number of one in
-`NodeTable.list_first`."""
-ATTRIBUTE_KEYS = {name: key for key, name in enumerate(ATTRIBUTE_FIELDS)}
 _VARINT, _LENGTH = 0, 2
 _TAGS = {"int32": 7 << 3 | _VARINT, "int64": 9 << 3 | _VARINT, "uint64": 13 << 3 | _VARINT, "bool": 27 << 3 | _VARINT}
 _TAGS |= {"string": 29 << 3 | _LENGTH, "int32_list": 8 << 3 | _LENGTH}
-_LIST_KEYS = [key for name, key in ATTRIBUTE_KEYS.items() if ATTRIBUTE_FIELDS[name] == "int32_list"]
+_WRITTEN = tuple(name for name, kind in ATTRIBUTE_KINDS.items() if kind in _TAGS)
+ATTRIBUTE_KEYS = {name: key for key, name in enumerate(_WRITTEN)}
+"""The attributes that columns can have.
+
+Values are numbers; a string is the decimal text of one (groups have numbers for names), a list has the number of one in
+`NodeTable.list_first`."""
+_LIST_KEYS = [key for name, key in ATTRIBUTE_KEYS.items() if ATTRIBUTE_KINDS[name] == "int32_list"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,15 +60,61 @@ class NodeTable:
     list_first: Ints = field(default_factory=lambda: np.zeros(1, np.int64))
     list_entry: Ints32 = field(default_factory=lambda: np.empty(0, np.int32))
 
+    @classmethod
+    def of(
+        cls,
+        *,
+        node_id: Ints,
+        kind: NDArray[np.uint8],
+        duration_us: Ints,
+        names: tuple[str, ...],
+        name: Ints,
+        name_number: Ints,
+        ctrl: tuple[Ints, Ints],
+        data: tuple[Ints, Ints],
+        attributes: Mapping[str, tuple[Bools, Values]],
+        lists: tuple[Ints, Ints32] | tuple[()] = (),
+    ) -> NodeTable:
+        """Nodes of attributes by name.
+
+        Parameters
+        ----------
+        attributes
+            By attribute, in the order in which a node has them: which nodes have one, and the values of all nodes, or one for
+            all.
+        """
+        counts = np.zeros(len(node_id) + 1, np.int64)
+        for has, _ in attributes.values():
+            counts[1:] += has
+        first = np.cumsum(counts)
+        keys, values = np.empty(first[-1], np.uint8), np.empty(first[-1], np.int64)
+        free = first[:-1].copy()
+        for attribute, (has, value) in attributes.items():
+            nodes = np.flatnonzero(has)
+            keys[free[nodes]] = ATTRIBUTE_KEYS[attribute]
+            values[free[nodes]] = value if isinstance(value, int) else value[nodes]
+            free[nodes] += 1
+        shape = node_id, kind, duration_us, names, name.astype(np.uint16), name_number, *ctrl, *data
+        return cls(*shape, first, keys, values, *lists)
+
+    def with_values(self, columns: Mapping[str, Ints]) -> NodeTable:
+        """The nodes with other values of attributes that they have: by attribute, the values of all nodes."""
+        value = self.attr_value.copy()
+        node = np.repeat(np.arange(len(self.node_id)), np.diff(self.attr_first))
+        for name, column in columns.items():
+            at = np.flatnonzero(self.attr_key == ATTRIBUTE_KEYS[name])
+            value[at] = column[node[at]]
+        return replace(self, attr_value=value)
+
 
 def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
     """The bytes of a trace file: metadata and the nodes `begin` to `end - 1`."""
     from astra_tacos.run.trace._row_kernels import Nodes, Texts, encode_nodes
 
     name_first, name_bytes = _strings(table.names)
-    key_first, key_bytes = _strings(tuple(ATTRIBUTE_FIELDS))
-    fields = np.array([_TAGS[kind] for kind in ATTRIBUTE_FIELDS.values()], np.int64)
-    longest_key = max(map(len, ATTRIBUTE_FIELDS))
+    key_first, key_bytes = _strings(_WRITTEN)
+    fields = np.array([_TAGS[ATTRIBUTE_KINDS[name]] for name in _WRITTEN], np.int64)
+    longest_key = max(map(len, _WRITTEN))
     entries = (table.ctrl_first, table.data_first)
     longest_name = int(np.diff(name_first).max(initial=0))
     bound = (end - begin) * (128 + longest_name) + 10 * sum(int(first[end] - first[begin]) for first in entries)
@@ -107,26 +141,22 @@ def encode_trace(table: NodeTable, begin: int, end: int) -> bytes:
         table.list_entry,
     )
     size = encode_nodes(out, begin, end, nodes, Texts(name_first, name_bytes), Texts(key_first, key_bytes), fields)
-    return _METADATA + out[:size].tobytes()
+    return bytes((len(METADATA),)) + METADATA + out[:size].tobytes()
 
 
 def encode_node(name: str, kind: NodeType, attributes: Mapping[str, int]) -> bytes:
     """The bytes of a trace file of one node, which takes no time by itself."""
-    nothing = np.zeros(2, np.int64)
-    table = NodeTable(
+    none = np.zeros(2, np.int64), np.empty(0, np.int64)
+    table = NodeTable.of(
         node_id=np.array([0]),
         kind=np.array([kind], np.uint8),
         duration_us=np.array([0]),
         names=(name,),
-        name=np.array([0], np.uint16),
+        name=np.array([0]),
         name_number=np.array([0]),
-        ctrl_first=nothing,
-        ctrl=np.empty(0, np.int64),
-        data_first=nothing,
-        data=np.empty(0, np.int64),
-        attr_first=np.array([0, len(attributes)]),
-        attr_key=np.array([ATTRIBUTE_KEYS[key] for key in attributes], np.uint8),
-        attr_value=np.array(list(attributes.values()), np.int64),
+        ctrl=none,
+        data=none,
+        attributes={key: (np.ones(1, np.bool_), value) for key, value in attributes.items()},
     )
     return encode_trace(table, 0, 1)
 
@@ -140,12 +170,3 @@ def _strings(texts: tuple[str, ...]) -> tuple[Ints, NDArray[np.uint8]]:
     encoded = [text.encode() for text in texts]
     first = np.concatenate(([0], np.cumsum([len(text) for text in encoded]))).astype(np.int64)
     return first, np.frombuffer(b"".join(encoded), np.uint8)
-
-
-def _metadata() -> bytes:
-    version = SCHEMA_VERSION.encode()
-    body = bytes((1 << 3 | 2, len(version))) + version
-    return bytes((len(body),)) + body
-
-
-_METADATA = _metadata()

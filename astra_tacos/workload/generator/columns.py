@@ -7,15 +7,15 @@ start collectives in different orders deadlock. Receives have no dependencies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.run.trace.writer import ATTRIBUTE_KEYS, NodeTable
-from astra_tacos.support.arrays import Ints
+from astra_tacos.run.trace.writer import NodeTable, Values
+from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.workload.generator.cost import Cost, Device
@@ -159,14 +159,6 @@ class Program:
         return len(self.nodes) - 1
 
 
-_ATTRIBUTES = {
-    NodeType.COMP: ("is_cpu_op", "num_ops", "tensor_size"),
-    NodeType.COMM_COLL: ("is_cpu_op", "comm_type", "comm_size", "pg_name"),
-    NodeType.COMM_SEND: ("is_cpu_op", "comm_size", "comm_src", "comm_dst", "comm_tag"),
-    NodeType.COMM_RECV: ("is_cpu_op", "comm_size", "comm_src", "comm_dst", "comm_tag"),
-}
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class StageColumns:
     """The traces of a stage's ranks.
@@ -205,12 +197,7 @@ class StageColumns:
             "comm_dst": np.where(sends, peer, npu[rank]),
             "comm_tag": self.message * num_lanes + lane,
         }
-        value = table.attr_value.copy()
-        node = np.repeat(np.arange(self.num_nodes), np.diff(table.attr_first))
-        for name, column in own.items():
-            at = np.flatnonzero(table.attr_key == ATTRIBUTE_KEYS[name])
-            value[at] = column[node[at]]
-        return replace(table, attr_value=value)
+        return table.with_values(own)
 
 
 def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
@@ -222,38 +209,40 @@ def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:
         The device. If it writes durations, compute nodes have a duration, else operations and bytes.
     """
     texts = {text: place for place, text in enumerate(dict.fromkeys(node.label.text for node in nodes))}
-    values = [_values(node, device) for node in nodes]
     durations = [device.duration_us(node.cost) if node.cost and device.writes_durations else 0 for node in nodes]
-    names = (_ATTRIBUTES[node.kind][: len(own)] for node, own in zip(nodes, values, strict=True))
-    table = NodeTable(
+    kind = np.array([node.kind for node in nodes], np.uint8)
+    costs = np.array([(node.cost.num_ops, node.cost.num_bytes) if node.cost else (0, 0) for node in nodes], np.int64)
+    states_cost = (kind == NodeType.COMP) & (not device.writes_durations)
+    is_collective, is_message = kind == NodeType.COMM_COLL, (kind == NodeType.COMM_SEND) | (kind == NodeType.COMM_RECV)
+    table = NodeTable.of(
         node_id=np.arange(len(nodes)),
-        kind=np.array([node.kind for node in nodes], np.uint8),
+        kind=kind,
         duration_us=np.array(durations, np.int64),
         names=tuple(texts),
-        name=np.array([texts[node.label.text] for node in nodes], np.uint16),
+        name=np.array([texts[node.label.text] for node in nodes]),
         name_number=np.array([node.label.number for node in nodes], np.int64),
-        ctrl_first=_first(node.ctrl for node in nodes),
-        ctrl=_flat(node.ctrl for node in nodes),
-        data_first=_first(node.data for node in nodes),
-        data=_flat(node.data for node in nodes),
-        attr_first=_first(values),
-        attr_key=_flat([ATTRIBUTE_KEYS[name] for name in own] for own in names).astype(np.uint8),
-        attr_value=_flat(values),
+        ctrl=_lists([node.ctrl for node in nodes]),
+        data=_lists([node.data for node in nodes]),
+        attributes={
+            "is_cpu_op": (np.ones(len(nodes), np.bool_), 0),
+            "num_ops": (states_cost, costs[:, 0]),
+            "tensor_size": (states_cost, costs[:, 1]),
+            "comm_type": (is_collective, np.array([node.comm_type or 0 for node in nodes])),
+            "comm_size": (is_collective | is_message, np.array([node.size_bytes for node in nodes])),
+            **_of_ranks(is_collective, "pg_name"),
+            **_of_ranks(is_message, "comm_src", "comm_dst", "comm_tag"),
+        },
     )
     kinds = np.array([node.group or 0 for node in nodes])
     return StageColumns(table, kinds, np.array([node.hop for node in nodes]), np.array([node.message for node in nodes]))
 
 
-def _values(node: Node, device: Device) -> tuple[int, ...]:
-    """Values of `_ATTRIBUTES`, 0 for those that differ between ranks; with durations, compute nodes have the first alone."""
-    if node.cost is not None:
-        return (0,) if device.writes_durations else (0, node.cost.num_ops, node.cost.num_bytes)
-    return (0, node.size_bytes, 0, 0, 0) if node.comm_type is None else (0, node.comm_type, node.size_bytes, 0)
+def _of_ranks(has: Bools, *names: str) -> dict[str, tuple[Bools, Values]]:
+    """Attributes that differ between ranks: `StageColumns.of_rank` puts their values in."""
+    return dict.fromkeys(names, (has, 0))
 
 
-def _first(lists: Iterable[Sequence[int]]) -> Ints:
-    return np.cumsum([0, *(len(entries) for entries in lists)])
-
-
-def _flat(lists: Iterable[Sequence[int]]) -> Ints:
-    return np.array([entry for entries in lists for entry in entries], np.int64)
+def _lists(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+    """Lists one after another (CSR)."""
+    first = np.cumsum([0, *(len(entries) for entries in lists)])
+    return first, np.array([entry for entries in lists for entry in entries], np.int64)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from astra_tacos.run.trace.node_bytes import new_node
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.importer.documents import Document
@@ -133,10 +134,8 @@ class RankNode:
             attributes |= {"comm_type": int(self.call.pattern), "pg_name": self.call.group}
         elif self.call is not None:
             attributes |= {"comm_dst" if self.kind == NodeType.COMM_SEND else "comm_src": self.peer, "comm_tag": self.tag}
-        node = DraftNode.make(node_id, self.name, self.kind, **attributes)
-        node.message.duration_micros = self.duration_us
-        node.message.data_deps.extend(self.deps)
-        return node
+        node = new_node(node_id, self.name, self.kind, duration_us=self.duration_us, data=self.deps, **attributes)
+        return DraftNode(node)
 
 
 def rank_nodes(rank: int, source: RankSource, log: Log) -> list[RankNode]:

@@ -15,7 +15,7 @@ from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs, write_groups
 from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
-from astra_tacos.run.trace.node_bytes import framed
+from astra_tacos.run.trace.node_bytes import framed, new_node
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
@@ -150,7 +150,7 @@ class Draft:
 
     def pause(self, rank: int, name: str) -> DraftNode:
         """A new compute node that takes 1 ns on the GPU, with or without the roofline."""
-        node = DraftNode.make(self.new_id(rank), name, NodeType.COMP, is_cpu_op=False)
+        node = DraftNode(new_node(self.new_id(rank), name, NodeType.COMP, is_cpu_op=False))
         if self.system.get("roofline-enabled"):
             node.set("num_ops", int(float(self.system.get("peak-perf", 0)) * _OPS_OF_PAUSE))
             node.set("tensor_size", 1)

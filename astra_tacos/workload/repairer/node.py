@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from astra_tacos.run.system import INT32_MAX
-from astra_tacos.run.trace.schema import CommType, NodeType, schema_module
+from astra_tacos.run.trace.node_bytes import add_attribute
+from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.text_files import is_whole
 
 ALL_RANKS = ("", "0")
@@ -78,20 +79,6 @@ def bytes_of_tensors(inputs: Iterable[Any]) -> int | None:
     return sum(found.values()) if found else None
 
 
-FIELDS = {
-    "is_cpu_op": "bool_val",
-    "comm_type": "int64_val",
-    "comm_size": "int64_val",
-    "num_ops": "int64_val",
-    "tensor_size": "uint64_val",
-    "comm_src": "int32_val",
-    "comm_dst": "int32_val",
-    "comm_tag": "int32_val",
-    "comm_priority": "int32_val",
-    "pg_name": "string_val",
-    "involved_dim": "bool_list",
-}
-"""The attributes that ASTRA-sim reads, with fields that all its readers accept."""
 INTEGERS = {
     "bool_val",
     *(
@@ -116,20 +103,6 @@ class DraftNode:
         self.message = message
         self.rank = 0
         """That of the nodes among which it is."""
-
-    @classmethod
-    def make(cls, node_id: int, name: str, kind: NodeType, **attributes: object) -> DraftNode:
-        """A new node with some attributes.
-
-        Parameters
-        ----------
-        **attributes
-            Values of `FIELDS`.
-        """
-        node = cls(schema_module().Node(id=node_id, name=name, type=int(kind)))
-        for key, value in attributes.items():
-            node.set(key, value)
-        return node
 
     @property
     def seen(self) -> Any:
@@ -218,11 +191,7 @@ class DraftNode:
     def set(self, name: str, value: object) -> None:
         """Set an attribute; a node has it once afterwards."""
         self.drop(name)
-        entry = self.message.attr.add(name=name)
-        if FIELDS[name] == "bool_list":
-            entry.bool_list.values.extend(value)
-        else:
-            setattr(entry, FIELDS[name], value)
+        add_attribute(self.message, name, value)
 
     def drop(self, name: str) -> None:
         """Remove an attribute."""

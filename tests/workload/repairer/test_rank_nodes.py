@@ -11,8 +11,8 @@ from helpers.random_runs import broken_runs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.run.trace.node_bytes import encode_messages, new_metadata, read_messages
-from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.node_bytes import encode_messages, new_metadata, new_node, read_messages
+from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.repairer import rank_nodes
 from astra_tacos.workload.repairer.node import DraftNode
@@ -46,11 +46,11 @@ def test_columns_are_mended_as_messages(run):
 
 
 def test_few_nodes_become_messages_and_others_keep_their_bytes(tmp_path, monkeypatch):
-    nodes = [DraftNode.make(number, "c", NodeType.COMP, num_ops=1, is_cpu_op=False) for number in range(1000)]
+    nodes = [DraftNode(new_node(number, "c", NodeType.COMP, num_ops=1, is_cpu_op=False)) for number in range(1000)]
     for node in nodes[1:]:
         node.depend((node.id - 1,))
     nodes[500].depend((5000,))
-    nodes.append(DraftNode.make(1000, "a", NodeType.COMM_COLL, comm_type=int(CommType.ALL_REDUCE), comm_size=64, is_cpu_op=False))
+    nodes.append(DraftNode(new_node(1000, "a", NodeType.COMM_COLL, comm_type=0, comm_size=64, is_cpu_op=False)))
     for rank in range(2):
         (tmp_path / f"w.{rank}.et").write_bytes(encode_messages(new_metadata(), (node.message for node in nodes)))
     odd = b"\x05\x18\x04\x08\xd0\x0f"  # a compute node with its type before its id, which protobuf's encoder writes after it

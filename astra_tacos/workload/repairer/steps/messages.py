@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from astra_tacos.run.patterns import TAGS
+from astra_tacos.run.trace.node_bytes import new_node
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import DraftNode
@@ -148,7 +149,7 @@ def _receive(draft: Draft, log: Log, node: DraftNode, peer: int, taken: set[int 
         raise draft.fault(node, f"a message without a size, and rank {peer} receives nothing like it")
     if _tag(node) is None:
         log.set(node, "comm_tag", _free_tag(taken), "tags go from 0 to 499,999,999")
-    receive = DraftNode.make(
+    message = new_node(
         draft.new_id(peer),
         f"receive of {node.name}",
         NodeType.COMM_RECV,
@@ -157,6 +158,7 @@ def _receive(draft: Draft, log: Log, node: DraftNode, peer: int, taken: set[int 
         comm_src=node.rank,
         comm_tag=node.number("comm_tag"),
     )
+    receive = DraftNode(message)
     draft.ranks[peer].append(receive)
     log.add("COMM_RECV added", f"rank {node.rank}, node {node.id} sends it, and nothing receives it", receive)
 

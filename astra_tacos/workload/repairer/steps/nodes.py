@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.node_bytes import new_node
+from astra_tacos.run.trace.schema import ATTRIBUTE_KINDS, NodeType
+from astra_tacos.run.trace.trace import WORKLOAD_ATTRIBUTES
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import NS_PER_US
 from astra_tacos.workload.repairer.draft import Draft, Log
-from astra_tacos.workload.repairer.node import FIELDS, DraftNode, accepted_fields
+from astra_tacos.workload.repairer.node import DraftNode, accepted_fields
 
 _OPS_PER_NS = 1000
 """Operations in a ns at 1 TFLOP/s."""
@@ -25,7 +27,7 @@ def convert_values(draft: Draft, log: Log) -> None:
     `"4096"` and 4096.0 become the whole number 4096. A value that is no number where one is needed is refused.
     """
     for node in (node for nodes in draft.ranks for node in nodes.doubtful()):
-        for name in FIELDS:
+        for name in WORKLOAD_ATTRIBUTES:
             kind = node.field(name)
             if kind == "":
                 node.drop(name)
@@ -40,10 +42,10 @@ def _converted(draft: Draft, node: DraftNode, name: str) -> Any:
     value = node.get(name)
     if hasattr(value, "values"):
         value = list(value.values)
-    field = FIELDS[name]
-    if field == "string_val" and not isinstance(value, (list, bytes)):
+    kind = ATTRIBUTE_KINDS[name]
+    if kind == "string" and not isinstance(value, (list, bytes)):
         return str(value)
-    if field == "bool_list":
+    if kind == "bool_list":
         flags = value if isinstance(value, list) else [value]
         if flags and all(flag in (0, 1) for flag in flags):
             return [bool(flag) for flag in flags]
@@ -53,7 +55,7 @@ def _converted(draft: Draft, node: DraftNode, name: str) -> Any:
         except ValueError:
             number = float("nan")
         if abs(number) < 1 << 53 and number == int(number):
-            return bool(number) if field == "bool_val" else int(number)
+            return bool(number) if kind == "bool" else int(number)
     raise draft.fault(node, f"{name} is {value!r}, which is no value that ASTRA-sim reads")
 
 
@@ -217,7 +219,7 @@ def fill_empty(draft: Draft, log: Log) -> None:
     """
     for nodes in draft.ranks:
         if not len(nodes):
-            node = DraftNode.make(0, "nothing", NodeType.COMP, is_cpu_op=False)
+            node = DraftNode(new_node(0, "nothing", NodeType.COMP, is_cpu_op=False))
             nodes.append(node)
             log.add("a compute node of 0 us (1 ns) added", "ASTRA-sim throws at a trace without nodes", node)
 
