@@ -97,9 +97,10 @@ _PUBLIC = {
         "BACKENDS": "run.backend",
     },
     "Training runs": {
-        "make_plan": "planner.retime.make_plan",
+        "plan": "planner.plan",
+        "make_plan": "planner.plan:plan",
         "PlanRequest": "planner.request",
-        "Plan": "planner.retime.make_plan",
+        "Plan": "planner.plan",
         "RunInputs": "run.run",
         "PlanResult": "planner.plan_result",
         "ScheduleResult": "planner.retime.schedule_run",

@@ -19,9 +19,10 @@ from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfi
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.endpoint.endpoint import EndpointResult, divide_endpoint
 from astra_tacos.planner.endpoint.npu import Npu, Partition
+from astra_tacos.planner.plan import Plan, plan
+from astra_tacos.planner.plan import plan as make_plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.retime.make_plan import Plan, make_plan
 from astra_tacos.planner.retime.schedule_run import ScheduleResult
 from astra_tacos.replayer.run_replay import replay_classes, replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
@@ -162,6 +163,7 @@ __all__ = [
     "lower_bound",
     "make_collective",
     "make_plan",
+    "plan",
     "read_compact",
     "read_layer_file",
     "read_network",

@@ -210,7 +210,7 @@ def planned(family: str, options: str, dimensions: tuple[tuple[str, int, float, 
             inputs = RunInputs(run / "workload" / "w", run / "system.json", file, run / "comm_group.json", None, run)
             searches = replace(PLAN_OPTIONS, seed=asked.seed, threads=1, effort=asked.effort)
             request = PlanRequest(inputs, options=searches, schedule=schedule)
-            return float(plan(request, Path(scratch, "planned")).time_ns), False
+            return float(plan(request, Path(scratch, "planned")).result.time_ns), False
 
     return Case(family, f"{options} on {dimensions}{', scheduled' if schedule else ''}", answer)
 

@@ -49,7 +49,7 @@ def planned(run: Path, network: Path, output: Path) -> tuple[PlanResult, float]:
     groups = run / "comm_group.json"
     inputs = RunInputs(run / "workload" / "w", run / "system.json", network, groups, None, run)
     begin = time.perf_counter()
-    result = plan(PlanRequest(inputs, baseline="ring"), output)
+    result = plan(PlanRequest(inputs, baseline="ring"), output).result
     return result, time.perf_counter() - begin
 
 

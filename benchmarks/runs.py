@@ -72,7 +72,7 @@ def planned(seed: int, folder: Path) -> tuple[str, list[PlanResult]]:
     groups = run / "comm_group.json"
     inputs = RunInputs(run / "workload" / "w", run / "system.json", network, groups if groups.is_file() else None, None, run)
     name = " x ".join(f"{block} {size}" for block, size in dimensions)
-    return name, [plan(PlanRequest(inputs, backend), folder / backend.name) for backend in BACKENDS.values()]
+    return name, [plan(PlanRequest(inputs, backend), folder / backend.name).result for backend in BACKENDS.values()]
 
 
 def row(seed: int, name: str, result: PlanResult) -> str:

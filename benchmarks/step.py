@@ -32,7 +32,7 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import RunInputs
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.units import format_time
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
@@ -163,7 +163,7 @@ def tables() -> str:
 def measure(network: str, model: str, cache: Path) -> tuple[list[str], float, float | None]:
     """The row of a model, its gain, and the share left of the exposed communication that compute could hide; None without any."""
     with tempfile.TemporaryDirectory() as name:
-        workload = find_workload(inputs_of(Path(name), MODELS[model](), NETWORKS[network]))
+        workload = find_workload(read_run(inputs_of(Path(name), MODELS[model](), NETWORKS[network])))
         return row_of(workload, SynthesisCache(cache))
 
 

@@ -110,8 +110,8 @@ def plan(
     schedule in which all members do the same, where that is faster than ASTRA-sim's own ring or direct exchange.
     """
     from astra_tacos.network.network_config import read_network
+    from astra_tacos.planner import plan as planning
     from astra_tacos.planner.request import PlanRequest
-    from astra_tacos.planner.retime.make_plan import make_plan
     from astra_tacos.planner.run_files import check_output, find_program, measure_plan
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.run.backend import PACKET
@@ -138,7 +138,7 @@ def plan(
     compile_ahead(*PLANNING, *(() if request.keep_collectives else ALL_SEARCHING))
     what = "scheduling" if request.keep_collectives else "planning (native configurations, then collectives)"
     with points_to_lint(), progress(what) as on_progress:
-        planned = make_plan(request, output, on_progress, on_progress)
+        planned = planning.plan(request, output, on_progress, on_progress)
     result, network = planned.result, read_network(inputs.network)
     measured = {} if program is None else measure_plan(inputs, output, program, request.baseline, in_ns3, progress)
     if as_json:

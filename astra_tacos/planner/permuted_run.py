@@ -47,24 +47,28 @@ def permuted(workload: Workload, npu_of_rank: Ints) -> Run:
     run, nodes = workload.run, workload.instances.nodes
     if np.array_equal(npu_of_rank, np.arange(len(npu_of_rank))):
         return run
-    rank_of_npu = np.argsort(npu_of_rank)
-    rows = members_of(run.workload.rank_first, rank_of_npu)[1]
-    trace = replace(run.workload.of_ranks(rank_of_npu), owners=None, files=None)
-    assert trace.workload is not None  # of a run
-    columns, is_message = trace.workload, np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV))
+    rows = members_of(run.workload.rank_first, np.argsort(npu_of_rank))[1]
     root = run.columns.root.copy()
     rooted = np.flatnonzero(np.isin(nodes.pattern, list(ROOTED)))
     root[nodes.row[rooted]] = npu_of_rank[nodes.root[rooted]]
+    moved = renumbered(run, npu_of_rank)
+    trace, columns = moved.workload, moved.columns
+    is_message = np.isin(trace.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV))
     columns = replace(columns, own=_moved(columns.own, is_message, npu_of_rank), root=root[rows])
-    place = npu_of_rank.tolist()
+    peer = _moved(trace.peer, is_message, npu_of_rank)
+    return replace(moved, workload=replace(trace, files=None, peer=peer, workload=columns), source=made_of(run, rows))
+
+
+def renumbered(run: Run, npu_of_rank: Ints) -> Run:
+    """The run with its traces and groups under other numbers of ranks; peers and roots in its nodes stay."""
+    rank_of_npu, place = np.argsort(npu_of_rank), npu_of_rank.tolist()
+    rows = members_of(run.workload.rank_first, rank_of_npu)[1]
+    members = {group: _group(ranks, place) for group, ranks in run.groups.members.items()}
     return replace(
         run,
-        workload=replace(trace, peer=_moved(trace.peer, is_message, npu_of_rank), workload=columns),
-        groups=CommunicatorGroups(
-            run.groups.source, {group: _group(ranks, place) for group, ranks in run.groups.members.items()}
-        ),
+        workload=replace(run.workload.of_ranks(rank_of_npu), owners=None),
+        groups=CommunicatorGroups(run.groups.source, members),
         implementation=run.implementation[rows],
-        source=made_of(run, rows),
     )
 
 

@@ -28,7 +28,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
-from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs, read_run
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
@@ -244,11 +244,38 @@ def place(
     seed: int = 0,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PlaceResult:
-    """Write a run with its ranks where it ends earliest.
+    """Write a run with its ranks where it ends earliest, see `best_placement`.
+
+    Raises
+    ------
+    ConfigError
+        If an input is not what it should be, the network has no dimensions, or the run has custom collectives.
+    ReplayError
+        If the run cannot be replayed in any placement.
+    """
+    check_replaceable(output, "placed run of astra_tacos", _is_own, own_tables(output))
+    check_outside(output, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
+    workload = find_workload(read_run(inputs))
+    result = best_placement(workload, axes=axes, backend=backend, seed=seed, on_progress=on_progress)
+    with replaced_directory(output) as folder:
+        permuted(workload, result.best.npu_of_rank).write(folder, inputs.workload.name)
+        write_json(folder / PLACE_FILE, result.to_json())
+    return result
+
+
+def best_placement(
+    workload: Workload,
+    *,
+    axes: tuple[Axis, ...] | None = None,
+    backend: Backend | str | None = None,
+    seed: int = 0,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PlaceResult:
+    """Where the ranks of a run are to be so that it ends earliest.
 
     If the groups of the run are products of axes, all matrices of axes over the dimensions are scored by the model
     (`PlacementCost`); else, exchanges of two ranks improve the ranks' own placement and random ones. The run itself and the
-    placements with the best scores are replayed, and the one that ends first is written; of equals, the run's own.
+    placements with the best scores are replayed; of those that end first, the run's own is kept.
 
     Parameters
     ----------
@@ -262,13 +289,10 @@ def place(
     Raises
     ------
     ConfigError
-        If an input is not what it should be, the network has no dimensions, or the run has custom collectives.
+        If the network has no dimensions, or the run has custom collectives.
     ReplayError
         If the run cannot be replayed in any placement.
     """
-    check_replaceable(output, "placed run of astra_tacos", _is_own, own_tables(output))
-    check_outside(output, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
-    workload = find_workload(inputs)
     check_permutable(workload)
     check_dimensions(workload.run)
     network = workload.run.network
@@ -292,11 +316,7 @@ def place(
     best = min(replayed, key=lambda number: (replayed[number].end_ns or 0, number))
     known = {id(chosen[number]): each for number, each in replayed.items()}
     all_of_them = tuple(known.get(id(each), each) for each in tried)
-    result = PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
-    with replaced_directory(output) as folder:
-        permuted(workload, result.best.npu_of_rank).write(folder, inputs.workload.name)
-        write_json(folder / PLACE_FILE, result.to_json())
-    return result
+    return PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
 
 
 def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:
@@ -307,7 +327,7 @@ def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:
     ConfigError
         If an input is not what it should be, the placement is for another network, or the run has custom collectives.
     """
-    workload = find_workload(inputs)
+    workload = find_workload(read_run(inputs))
     check_permutable(workload)
     permuted(workload, npus_of(rows, _levels(workload.run.network))).write(folder, inputs.workload.name)
     return planned_inputs(folder, inputs)

@@ -1,102 +1,70 @@
-"""`plan`: from a run to the same run with synthesized collectives.
+"""`plan`: from a request to the written run: collectives, ranks in other places, and communication moved in time.
 
-`plan` synthesizes each distinct collective, replays candidate runs, and writes the best. `write_fastest` chooses
-among several plans of one run, such as those of several placements.
+A run is read, moved where that is asked for, planned as it is and as it was moved, and the plan that ends first is written.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.network.composition import build_topology
-from astra_tacos.planner.alike import find_alike, renumbered_solution
-from astra_tacos.planner.best_native import NativeReplays, best_native
-from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
-from astra_tacos.planner.group_topology import Machine
-from astra_tacos.planner.joint.joint_choice import JointLimits, choose_joint, joint_figures
-from astra_tacos.planner.joint.joint_sets import JointSet
-from astra_tacos.planner.joint.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
-from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
-from astra_tacos.planner.plan_result import PlanResult, case_figures
-from astra_tacos.planner.planned_run import COLUMNS, PlannedRun, node_rows, planned_run
+from astra_tacos.planner.permuted_run import permuted, renumbered
+from astra_tacos.planner.place import PlaceResult, best_placement
+from astra_tacos.planner.plan_result import PlannedPlacement, PlanResult
+from astra_tacos.planner.planned_collectives import PlannedCollectives, check_verdict, plan_collectives
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.run_bound import RunBound, run_bound
-from astra_tacos.planner.run_files import check_output, write_ns3_configurations, write_plan, write_script
-from astra_tacos.planner.solution import CaseSolution
-from astra_tacos.planner.synthesis import check_named, solve_case
+from astra_tacos.planner.retime.request import check_asked
+from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule
+from astra_tacos.planner.run_files import PLACE_FILE, check_output, write_plan, write_script
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import MessageCounts, baseline_run, find_workload, limit_messages
-from astra_tacos.replayer.link_loads import NETWORK_MODELS
-from astra_tacos.replayer.native_share import why_idle, why_incomplete
-from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
-from astra_tacos.run.aborts import aborts_of
-from astra_tacos.run.backend import binaries_for, choose_backend
-from astra_tacos.run.critical_path import summarize_path
-from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.patterns import check_dimensions
-from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_recording
-from astra_tacos.run.run import Run
-from astra_tacos.solver.clock import Printed
+from astra_tacos.planner.workload import find_workload
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
+from astra_tacos.run.run import Run, read_run
 from astra_tacos.solver.first_use import OnProgress
-from astra_tacos.support.arrays import Ints
-from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
-from astra_tacos.support.files import replaced_directory
-from astra_tacos.support.temporaries import garbage_kept
-from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.support.errors import ReplayError
+from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.verifier.run_oracle import verify_run
 
-MOST_CHECKED = 1 << 16
-"""Traces of up to so many messages are checked by their data, too: some microseconds a message."""
-
-
-def write_fastest(
-    output: Path,
-    plans: Sequence[tuple[Path, PlanResult]],
-    adds: Callable[[PlanResult, Path], PlanResult] = lambda kept, target: kept,
-) -> PlanResult:
-    """Copy the plan whose run ends first, the first one of equally fast ones; returns its result.
-
-    Parameters
-    ----------
-    adds
-        Adds to the directory what there is to say of the plan that is kept; returns its result with that.
-    """
-    folder, result = min(plans, key=lambda each: each[1].time_ns)
-    with replaced_directory(output) as target:
-        shutil.copytree(folder, target, dirs_exist_ok=True)
-        return adds(result, target)
-
-
-_ONLY_REPLAYED = (
-    "stock ASTRA-sim has no network with devices that forward: the embedded replay alone times this run, each message on its "
-    "fixed route"
-)
 _QUIET: OnProgress = lambda done, total: None  # noqa: E731
+_NOT_PLACED = "its ranks stay where they are, as the run before does not end in any placement"
 
 
-def plan(
-    request: PlanRequest,
-    output: Path,
-    on_native: OnProgress = _QUIET,
-    on_progress: OnProgress = _QUIET,
-) -> PlanResult:
-    """Write a run in which every collective is synthesized for its group on the network, and replay it before and after.
-
-    Ranks stay where they are, and communication when it is (`planner.retime.make_plan` moves both).
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that was planned.
 
     Parameters
     ----------
-    on_native
-        Called with how many native configurations were tried, and about how many there are.
-    on_progress
-        Called with how many distinct collectives are done, and how many there are.
+    result
+        What was planned; None if collectives keep their algorithms.
+    scheduled
+        How communication was moved in time; None if it was not asked for.
+    """
+
+    result: PlanResult | None
+    scheduled: ScheduleResult | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, ready for JSON."""
+        planned = {} if self.result is None else self.result.to_json()
+        return planned | ({} if self.scheduled is None else {"schedule": self.scheduled.to_json()})
+
+
+def plan(request: PlanRequest, output: Path, on_native: OnProgress = _QUIET, on_progress: OnProgress = _QUIET) -> Plan:
+    """Write a training run with synthesized collectives, and replay the run before and after.
+
+    Parameters
+    ----------
+    request
+        What is asked.
+    output
+        Directory to write; a plan that is there is replaced.
+    on_native, on_progress
+        Called with how many native configurations, and distinct collectives or combinations of policies, are done, and how many
+        there are.
 
     Raises
     ------
@@ -104,232 +72,113 @@ def plan(
         If an input is not what it should be, or ranks disagree on their collectives.
     ReplayError
         If neither a planned run nor the run before goes to its end.
+    VerificationError
+        If the planned run does not do what the run before did: a defect of this package.
     """
     check_output(output, request.inputs)
-    planning = _Planning(request, on_native)
-    system = replace(planning.base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
-    solutions = planning.solve_all(
-        Machine(planning.network, system, planning.clock), [request.options] * len(planning.workload.cases), on_progress
-    )
-    # The bound is found while candidates are replayed.
-    with ThreadPoolExecutor(1) as aside, replaced_directory(output) as folder:
-        bound = aside.submit(run_bound, planning.workload, planning.topology, solutions, planning.clock)
-        best = planning.best_run(solutions)
-        written = best.planned.run.write(folder, request.inputs.workload.name)
-        checked = _check(written, best.planned, planning.workload.run)
-        recording = planning.recording(best.after)
-        result = planning.result(best, solutions, bound.result(), recording)
-        with garbage_kept():
-            rows = node_rows(best.made, best.solutions, best.planned)
-            write_plan(folder, result.to_json() | checked, rows, COLUMNS)
-            save_recording(recording, folder / REPLAY_FILE)
-            write_script(folder, best.planned.run, result.prints)
-            if not planning.clock.is_analytical:
-                write_ns3_configurations(folder, best.planned.run)
+    if request.schedule is not None:
+        check_asked(request.schedule)
+    run = read_run(request.inputs)
+    if request.schedule is None:
+        return Plan((_placed if request.place else _collectives)(request, run, output, on_native, on_progress))
+    if request.keep_collectives:
+        return Plan(None, _scheduled_alone(request, run, output, on_progress))
+    return _scheduled(request, run, output, on_native, on_progress)
+
+
+def first_to_end(plans: Sequence[PlannedCollectives]) -> PlannedCollectives:
+    """The plan whose run ends first, the first of those that end together."""
+    return min(plans, key=lambda planned: planned.end_ns)
+
+
+def _collectives(request: PlanRequest, run: Run, output: Path, on_native: OnProgress, on_progress: OnProgress) -> PlanResult:
+    """Plan the collectives of a run as it is."""
+    planned = plan_collectives(request, run, on_native, on_progress)
+    with replaced_directory(output) as folder:
+        planned.write(folder, request.inputs, run, {})
+    return planned.result
+
+
+def _placed(request: PlanRequest, run: Run, output: Path, on_native: OnProgress, on_progress: OnProgress) -> PlanResult:
+    """Plan a run as it is, and with its ranks where it ends earliest.
+
+    `place.json` is then beside `plan.json`, and both say where the ranks are in the plan that is kept. The time before and the
+    best native run are those of the run as its files say; `moved_ns` is the best native run in the placement. A run that ends in
+    no placement is planned as it is, and a note says so.
+    """
+    workload = find_workload(run)
+    try:
+        found = best_placement(workload, backend=request.backend, seed=request.options.seed)
+    except ReplayError as error:
+        stays = replace(request, more_notes=(f"{_NOT_PLACED}: {error}",))
+        return _collectives(stays, run, output, on_native, on_progress)
+    as_is = plan_collectives(request, run, on_native, on_progress)
+    moved = None
+    if not found.is_as_it_was:
+        where = f"ranks are placed as {found.name} ({PLACE_FILE})"
+        asked = replace(request, more_notes=(f"{where}: as they were, the plan takes {as_is.end_ns:,} ns",))
+        moved = plan_collectives(asked, permuted(workload, found.best.npu_of_rank), on_native, on_progress)
+    kept = as_is if moved is None else first_to_end((as_is, moved))
+    written = replace(found, best=found.own) if kept is as_is else found
+    placement = _placement(written, as_is, moved)
+    result = replace(kept.result.compared_with(as_is.result), placement=placement)
+    before, npu_of_rank = run, None
+    if kept is moved:
+        npu_of_rank = written.best.npu_of_rank
+        before = renumbered(run, npu_of_rank)
+    with replaced_directory(output) as folder:
+        kept.write(folder, request.inputs, before, result.to_json(), npu_of_rank)
+        write_json(folder / PLACE_FILE, written.to_json())
     return result
 
 
-@dataclass(frozen=True)
-class _Base:
-    """A run that candidates start from, its replay, and how its native collectives run, if not by the system file."""
+def _placement(written: PlaceResult, as_is: PlannedCollectives, moved: PlannedCollectives | None) -> PlannedPlacement:
+    """What there is to say of where the ranks are."""
+    return PlannedPlacement(
+        name=written.name,
+        matrix=written.best.matrix,
+        npu_of_rank=tuple(written.best.npu_of_rank.tolist()),
+        kept_as_is=written.is_as_it_was,
+        before_ns=as_is.result.before_ns,
+        as_is_planned_ns=as_is.end_ns,
+        placed_planned_ns=None if moved is None else moved.end_ns,
+    )
 
-    run: Run
-    replay: Attempt
-    native: NativeConfiguration | None = None
 
-    @cached_property
-    def end_ns(self) -> int | None:
-        """When it ends; None if it does not, or its native collectives move less than they have to."""
-        return None if self.replay.end_ns is None or why_incomplete(self.run) else self.replay.end_ns
+def _scheduled_alone(request: PlanRequest, run: Run, output: Path, on_progress: OnProgress) -> ScheduleResult:
+    """Schedule the communication of a run whose collectives keep their algorithms."""
+    found = schedule(request, run, None, on_progress)
+    with replaced_directory(output) as folder:
+        written = found.run.write(folder, request.inputs.workload.name)
+        check_verdict(verify_run(written, {}, run))
+        write_script(folder, found.run)
+        recording = record_run(written, replay_run(written, found.result.backend, route_loads=True))
+        write_plan(folder, {"schedule": found.result.to_json()})
+        save_recording(recording, folder / REPLAY_FILE)
+    return found.result
 
 
-class _Planning:
-    """What all steps of one plan know.
+def _scheduled(request: PlanRequest, run: Run, output: Path, on_native: OnProgress, on_progress: OnProgress) -> Plan:
+    """Schedule the communication of a run, then plan it; also plan the run as it is, and keep what ends first.
 
-    `start` is the run before: the user's, with native algorithms if `--baseline` asks for them; `own` is that run and its replay.
-    `native` is the best native run that a search found. Candidates start from `base`: the best native run, or `own` where there
-    is none. All replays are on the `clock`.
-
-    Parameters
-    ----------
-    on_native
-        Called with how many native configurations were tried, and about how many there are.
+    Policies are timed with synthesized collectives, as the plan will have them. `plan.json` has the scheduling in `schedule`. Its
+    `before` and its best native run are those of the run as its files say; `moved_ns` is the best native run moved in time.
     """
-
-    def __init__(self, request: PlanRequest, on_native: OnProgress) -> None:
-        self.request = request
-        self.workload, limit = limit_messages(find_workload(request.inputs), request.most_messages)
-        self.network = network = self.workload.run.network
-        self.clock = choose_backend(request.backend)
-        NETWORK_MODELS[self.clock](network)  # refuses what it cannot replay before anything is synthesized for it
-        self.topology = build_topology(network, may_forward=True)
-        self.start = baseline_run(self.workload, request.baseline)
-        check_dimensions(self.start)
-        self.cache = SynthesisCache(request.cache)
-        self.own = _Base(self.start, try_replay(self.start, self.clock, route_loads=True))
-        self.native_replays: NativeReplays = {}
-        self.native = best_native(self.workload, self.clock, on_native, request.most_messages, self._known(), self.native_replays)
-        if request.most_messages is None and self.native.base is not None:
-            limit = max(limit, self.native.base.num_messages)  # a default must not exclude the best native run
-        self.limit = limit
-        self.base = self._best_base()
-
-    def _known(self) -> tuple[NativeConfiguration, Attempt] | None:
-        """The native configuration of the run before, and its replay; None if it has none, or does not end."""
-        configuration = configuration_of(self.start)
-        return None if configuration is None or self.own.replay.outcome is None else (configuration, self.own.replay)
-
-    def _best_base(self) -> _Base:
-        """The best native run, so that what stays native is as fast as it can be; else the run before."""
-        if self.native.base is None:
-            return self.own
-        configuration = self.native.base.configuration
-        run = configuration.run(self.workload.own_run)
-        return _Base(run, self.native_replays.get(configuration) or try_replay(run, self.clock), configuration)
-
-    def solve_all(
-        self, machine: Machine, options: Sequence[SearchOptions], on_progress: OnProgress = _QUIET
-    ) -> tuple[CaseSolution, ...]:
-        """The solution of each case; `options` are those of each."""
-        cases, candidates = self.workload.cases, self.request.candidates
-        if options and not candidates:
-            check_named(cases, self.clock, options[0])
-        threads = next((own.threads for own in options if own.threads), None) or os.cpu_count() or 1
-        each = [replace(own, threads=max(1, threads // max(len(cases), 1))) for own in options]
-        alike = dict.fromkeys(range(len(cases))) if candidates else find_alike(cases)
-        solutions: dict[int, Future[CaseSolution]] = {}
-
-        def solution_of(number: int) -> CaseSolution:
-            like, case = alike[number], cases[number]
-            if like is not None:
-                first = solutions[like.number].result()
-                made = renumbered_solution(first, cases[like.number], case, like.npu, machine)
-                if made is not None:
-                    return made
-            return solve_case(case, machine, each[number], self.cache, candidates)
-
-        with ThreadPoolExecutor(threads) as pool:
-            try:
-                for number in alike:  # what others wait for begins before them
-                    solutions[number] = pool.submit(solution_of, number)
-                for done, future in enumerate(solutions.values(), 1):
-                    future.result()
-                    on_progress(done, len(solutions))
-            finally:
-                pool.shutdown(cancel_futures=True)
-        return tuple(solutions[number].result() for number in range(len(cases)))
-
-    def best_run(self, solutions: tuple[CaseSolution, ...]) -> CandidateRun:
-        """The fastest run of all that are tried."""
-        best = self._choose(solutions, self.base)
-        if self.base.native is not None and self.own.end_ns is not None and best.end_ns >= self.own.end_ns:
-            # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
-            in_own = self._choose(solutions, self.own)
-            best = best if best.is_before(in_own) else in_own
-        return self._join(best, solutions)
-
-    def _choose(self, solutions: tuple[CaseSolution, ...], base: _Base) -> CandidateRun:
-        """The fastest run, see `choose_run`."""
-
-        def replay(chosen: tuple[CaseSolution, ...], order: Ints | None) -> CandidateRun | AstraTacosError:
-            return self._replayed(apart(self.workload), chosen, order, base)
-
-        return choose_run(self.workload, solutions, base.run, base.replay.outcome, base.end_ns, replay)
-
-    def _join(self, best: CandidateRun, solutions: tuple[CaseSolution, ...]) -> CandidateRun:
-        """A faster run with joint schedules, see `choose_joint`; else the best one."""
-        topology = self.topology
-        if topology.forwarding:
-            return best  # joint schedules route over NPUs, not over devices
-        options = self.request.options
-
-        def synthesize(joint: JointSet, most_messages: int) -> JointCollective | None:
-            return synthesize_joint(joint, topology, self.network, self.clock, options, self.cache, most_messages)
-
-        def replay(made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints) -> CandidateRun | AstraTacosError:
-            return self._replayed(made, chosen, order, self.base)
-
-        limits = JointLimits(options.threads or os.cpu_count() or 1, self.limit, topology.num_channels)
-        return choose_joint(self.workload, best, solutions, synthesize, replay, limits)
-
-    def _replayed(
-        self, made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints | None, base: _Base
-    ) -> CandidateRun | AstraTacosError:
-        planned = planned_run(made, chosen, order, base.native)
-        try:
-            after = replay_run(planned.run, self.clock, route_loads=True)
-        except (ConfigError, ReplayError) as error:
-            return error
-        return CandidateRun(planned, made, chosen, after)
-
-    def _notes(self, solutions: tuple[CaseSolution, ...]) -> tuple[str, ...]:
-        """What could not be done, and what the times do not say."""
-        defects = dict.fromkeys(note for each in solutions for note in each.defects)
-        forwards = (_ONLY_REPLAYED,) if self.network.forwarding and self.clock.is_analytical else ()
-        own = why_idle(self.start) or why_incomplete(self.start) if self.own.replay.outcome is not None else ""
-        incomplete = (f"do not compare with the run before: {own}",) if own else ()
-        return (*defects, *self.request.more_notes, *forwards, *incomplete)
-
-    def _prints(self, best: CandidateRun) -> tuple[Printed, ...]:
-        """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one."""
-        native = self.native.best
-        printed = []
-        for binary in binaries_for(self.network):
-            if binary.backend == self.clock:
-                printed.append(Printed(binary, best.end_ns, self.native.end_ns))
-                continue
-            native_run = None if native is None else native.configuration.run(self.workload.own_run)
-            native_ns = None if native_run is None else try_replay(native_run, binary.backend).end_ns
-            printed.append(Printed(binary, try_replay(best.planned.run, binary.backend).end_ns, native_ns))
-        return tuple(printed)
-
-    def recording(self, after: RunOutcome) -> Recording:
-        """The replays, before and after."""
-        nodes = self.workload.instances.nodes
-        pattern = self.workload.run.columns.comm_type.copy()
-        pattern[nodes.row] = nodes.pattern
-        return record_run(self.workload.run, after, self.own.replay.outcome, pattern)
-
-    def result(
-        self, best: CandidateRun, solutions: tuple[CaseSolution, ...], bound: RunBound, recording: Recording
-    ) -> PlanResult:
-        """The figures of the plan."""
-        workload, before, after = self.workload, self.own.replay, best.after
-        messages_before = None if before.outcome is None else before.outcome.num_messages
-        return PlanResult(
-            clock=self.clock,
-            baseline=self.request.baseline,
-            num_ranks=workload.run.workload.num_ranks,
-            num_nodes=len(workload.instances.nodes.row),
-            num_collectives=workload.instances.num_instances,
-            before_ns=before.end_ns,
-            before_reason=before.reason,
-            time_ns=best.end_ns,
-            exposed_before_ns=None if before.outcome is None else int(before.outcome.exposed_comm_ns.max()),
-            exposed_ns=int(after.exposed_comm_ns.max()),
-            cases=case_figures(workload, best.solutions, before, after),
-            notes=(*self._notes(solutions), *(f"ASTRA-sim aborts here: {why}" for why in aborts_of(best.planned.run, after))),
-            native=self.native,
-            bound=bound,
-            messages=MessageCounts(self.limit, messages_before, after.num_messages),
-            joint=joint_figures(best),
-            path_before=None if recording.before is None else summarize_path(recording, recording.before),
-            path_after=summarize_path(recording, recording.after),
-            prints=self._prints(best),
-        )
-
-
-def _check(after: Run, planned: PlannedRun, before: Run) -> dict[str, Any]:
-    """The oracle's verdict on the run and the content of its traces, for plan.json.
-
-    Raises
-    ------
-    VerificationError
-        If the run does not do what the run before did: a defect of this package.
-    """
-    verdict = verify_run(after, planned.parts, before, MOST_CHECKED)
-    if verdict.violations:
-        more = f" and {len(verdict.violations) - 1:,} more" if len(verdict.violations) > 1 else ""
-        raise VerificationError(f"DEFECT of astra_tacos: the planned run is wrong: {verdict.violations[0]}{more}")
-    traces = {prefix: parts.to_json() for prefix, parts in planned.parts.items()}
-    return {"verified": verdict.proven, "unchecked": list(verdict.unchecked), "traces": traces}
+    found = schedule(request, run, SynthesisCache(request.cache), on_progress)
+    scheduled = found.result
+    as_is = kept = plan_collectives(request, run, on_native)
+    if not scheduled.is_as_is:
+        moved = plan_collectives(request, found.run, on_native)
+        kept = first_to_end((moved, as_is))
+        scheduled = replace(scheduled, before_ns=as_is.result.before_ns, kept_as_is=kept is as_is)
+        if scheduled.kept_as_is:
+            note = (
+                f"planned, the run as it is ends at {as_is.end_ns:,} ns, the scheduled one at {moved.end_ns:,} ns: "
+                "the run as it is was kept"
+            )
+            scheduled = replace(scheduled, notes=(*scheduled.notes, note))
+    result = kept.result.compared_with(as_is.result)
+    about = scheduled.to_json() | ({} if scheduled.is_as_is else {"as_is_planned_ns": as_is.end_ns})
+    with replaced_directory(output) as folder:
+        kept.write(folder, request.inputs, run, {"schedule": about} | result.to_json())
+    return Plan(result, scheduled)

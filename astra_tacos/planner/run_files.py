@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +85,6 @@ def write_plan(folder: Path, result: dict[str, Any], rows: Sequence[str] = (), c
     lines = ",\n  ".join(rows)
     names = json.dumps(columns)
     (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
-
-
-def add_to_plan(folder: Path, entries: Mapping[str, Any]) -> None:
-    """Replace entries of `plan.json`, or add them."""
-    path = folder / PLAN_FILE
-    found = json.loads(path.read_text(encoding="utf-8"))
-    rows = [json.dumps(row) for row in found.pop("nodes", [])]
-    columns = tuple(found.pop("node_columns", ()))
-    write_plan(folder, found | dict(entries), rows, columns)
 
 
 def find_program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:

@@ -23,7 +23,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.graph.instances import Instances
 from astra_tacos.run.graph.run_graph import RunGraph
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_types
-from astra_tacos.run.run import Run, RunInputs, read_run
+from astra_tacos.run.run import Run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Ints
@@ -240,15 +240,14 @@ class Workload:
         return replace(self.run, workload=replace(self.run.workload, workload=columns))
 
 
-def find_workload(inputs: RunInputs) -> Workload:
-    """Read a run and find its collectives.
+def find_workload(run: Run) -> Workload:
+    """The collectives of a run.
 
     Raises
     ------
     ConfigError
-        If an input is not what it should be, or ranks disagree on their collectives.
+        If ranks disagree on their collectives, or there is nothing to plan.
     """
-    run = read_run(inputs)
     if run.system.replay_only:
         raise ConfigError(
             f"{run.system.source}: replay-only is on: collectives only take their duration, so there is nothing to plan"

@@ -19,7 +19,6 @@ from astra_tacos.network.network_config import MAX_NPUS
 from astra_tacos.network.topology import Topology
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
-from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
 from astra_tacos.support.arrays import Ints, Ints32
@@ -347,7 +346,7 @@ def record_run(run: Run, after: RunOutcome, before: RunOutcome | None = None, pa
         pattern=np.where(collective, columns.comm_type if pattern is None else pattern, -1).astype(np.int8),
         size_bytes=np.where(sized, trace.size_bytes, -1),
         group=np.where(collective, groups[columns.group], np.int32(-1)),
-        name=texts.entries(read_names(trace, range(trace.num_nodes))),
+        name=texts.entries(run.names(range(trace.num_nodes))),
         owners=() if trace.owners is None else tuple(trace.owners.tolist()),
         num_alike=run.network.num_npus // trace.num_ranks,
     )

@@ -17,10 +17,10 @@ from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, rea
 from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.source import Source
 from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
-from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.run.trace.reader import read_names, read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace, WorkloadColumns
-from astra_tacos.support.arrays import Ints32
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct
 
@@ -117,6 +117,25 @@ class Run:
         if self.workload.workload is None:
             raise ValueError("the workload was read without its columns")
         return self.workload.workload
+
+    def names(self, rows: Sequence[int] | Ints) -> list[str]:
+        """The names of nodes.
+
+        Raises
+        ------
+        ConfigError
+            If a file of the run that it was made of has changed since that was read.
+        """
+        source = self.source
+        if source is None:
+            return read_names(self.workload, rows)
+        rows = np.asarray(rows, np.int64)
+        names = source.run.names(source.row[rows])
+        return (
+            names
+            if source.labels is None
+            else [f"{name}{source.labels.suffix[row]}" for name, row in zip(names, rows.tolist(), strict=True)]
+        )
 
     def write(self, folder: Path, name: str) -> Run:
         """Write the run into an empty directory, and read it back: the columns are the same, so that its replay is, too.

@@ -15,9 +15,11 @@ from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.request import parse_schedule
+from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule
 from astra_tacos.planner.retime.written import scheduled_run
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
+from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import load_rank, node_at
@@ -58,7 +60,7 @@ def timed_layer(values: int, *times_us: float) -> ModelLayer:
 
 def candidates_of(inputs: RunInputs, **options: Any) -> Candidates:
     """What schedules of communication make of a run."""
-    workload = find_workload(inputs)
+    workload = find_workload(read_run(inputs))
     before = replay_run(workload.run)
     return Candidates(workload, before, before.backend, **options)
 
@@ -71,6 +73,16 @@ def write_candidate(candidates: Candidates, schedule: str, inputs: RunInputs, fo
     after = planned_inputs(folder, inputs)
     assert verify_run(read_run(after), {}, candidates.workload.run).violations == ()
     assert replay_run(read_run(after)).end_ns == candidate.end_ns
+
+
+def schedule_run(request: PlanRequest, folder: Path, cache: SynthesisCache | None = None) -> ScheduleResult:
+    """Schedule a run, and write it: it does what the run before did."""
+    run = read_run(request.inputs)
+    found = schedule(request, run, cache)
+    folder.mkdir(exist_ok=True)
+    written = found.run.write(folder, request.inputs.workload.name)
+    assert not verify_run(written, {}, run).violations
+    return found.result
 
 
 def options_of(inputs: RunInputs) -> tuple[str, ...]:
@@ -86,7 +98,7 @@ def golden_inputs(folder: Path) -> RunInputs:
 
 def planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[PlanResult, RunInputs]:
     """A plan, and the files of the run that it wrote."""
-    return plan(PlanRequest(inputs, **options), output), planned_inputs(output, inputs)
+    return plan(PlanRequest(inputs, **options), output).result, planned_inputs(output, inputs)
 
 
 def same_or_faster(first: PlanResult, after: RunInputs, folder: Path, options: SearchOptions) -> None:

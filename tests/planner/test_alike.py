@@ -20,9 +20,10 @@ from astra_tacos import (
     verify,
 )
 from astra_tacos.network.failures import find_renumbering
-from astra_tacos.planner import plan as planning
+from astra_tacos.planner import planned_collectives as planning
 from astra_tacos.planner.alike import find_alike
 from astra_tacos.planner.workload import find_workload
+from astra_tacos.run.run import read_run
 from astra_tacos.schedule.settle import renumbered
 
 TORUS = """topology: [ Ring, Ring ]
@@ -51,7 +52,7 @@ def inputs_of(folder, text, groups, pattern=CommType.ALL_REDUCE):
 @pytest.mark.parametrize("pattern", [CommType.ALL_REDUCE, CommType.ALL_GATHER, CommType.REDUCE_SCATTER])
 def test_rows_that_lack_different_links_are_synthesized_once(tmp_path, monkeypatch, pattern):
     inputs = inputs_of(tmp_path / "run", TORUS, GROUPS, pattern)
-    cases = find_workload(inputs).cases
+    cases = find_workload(read_run(inputs)).cases
     assert len(cases) == 2
     assert [like is None for like in find_alike(cases).values()] == [True, False]
     solved = []
@@ -71,7 +72,7 @@ def test_rows_that_lack_different_links_are_synthesized_once(tmp_path, monkeypat
 
 def test_groups_around_the_end_of_a_ring_are_like_those_in_its_middle(tmp_path):
     text = "topology: [ Ring ]\nnpus_count: [ 8 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
-    cases = find_workload(inputs_of(tmp_path, text, {"1": [2, 3, 4, 5], "2": [0, 1, 6, 7]})).cases
+    cases = find_workload(read_run(inputs_of(tmp_path, text, {"1": [2, 3, 4, 5], "2": [0, 1, 6, 7]}))).cases
     (like,) = [each for each in find_alike(cases).values() if each is not None]
     assert len(cases) == 2
     line = like.npu.tolist()

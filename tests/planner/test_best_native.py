@@ -37,7 +37,7 @@ def two_patterns(topology=("Ring",), counts=(4,), size=1 << 20):
 
 
 def found(inputs, backend=CONGESTION_AWARE):
-    return best_native(find_workload(inputs), backend)
+    return best_native(find_workload(read_run(inputs)), backend)
 
 
 def end_ns(inputs, configuration):

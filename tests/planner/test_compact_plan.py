@@ -142,7 +142,7 @@ def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape, tmp_path):
     bound = compact_bound(some, alone, CONGESTION_AWARE)
     assert bound.end_ns <= bound.in_step_ns
     ordinary = generate(DENSE, tmp_path / "ranks", network=network).path
-    workload = find_workload(replace(RunInputs.in_folder(ordinary, "w"), network=network))
+    workload = find_workload(read_run(replace(RunInputs.in_folder(ordinary, "w"), network=network)))
     assert bound.parts_ns["compute"] == run_bound_compute(workload)
     for algorithm in ("ring", "direct"):
         configuration = NativeConfiguration(((algorithm,),) * 4, policy="FIFO")

@@ -105,7 +105,7 @@ def test_different_patterns_and_sizes_go_together(tmp_path):
 
 def test_what_waits_for_one_another_is_not_joined(tmp_path):
     inputs = written(tmp_path, MOE)
-    workload = find_workload(inputs)
+    workload = find_workload(read_run(inputs))
     sets = joint_sets(workload, replay_run(workload.run), lambda number: True)
     assert [(len(each.parts), len(each.instances)) for each in sets] == [(4, 2)]
     topology = build_topology(workload.run.network)

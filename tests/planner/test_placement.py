@@ -13,11 +13,10 @@ from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, read_json, written
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, read_run, replay_run
-from astra_tacos.planner import placed_plan
+from astra_tacos.planner import plan as planning
 from astra_tacos.planner.permuted_run import permuted
 from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
-from astra_tacos.planner.placed_plan import plan_placed
-from astra_tacos.planner.plan import write_fastest
+from astra_tacos.planner.plan import plan
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
@@ -125,7 +124,7 @@ def test_groups_that_talk_much_come_together(two, tmp_path):
 def test_peers_groups_and_roots_follow_and_all_else_stays(two, tmp_path):
     npu = np.array([3, 1, 4, 0, 5, 2, 7, 6])
     (tmp_path / "placed").mkdir()
-    permuted(find_workload(two), npu).write(tmp_path / "placed", "w")
+    permuted(find_workload(read_run(two)), npu).write(tmp_path / "placed", "w")
     after = planned_inputs(tmp_path / "placed", two)
     groups = read_json(after.groups) if after.groups else {}
     assert groups == {name: sorted(npu[ranks].tolist()) for name, ranks in GROUPS.items()}
@@ -146,7 +145,7 @@ def test_groups_that_are_no_products_are_placed_by_exchanges(tmp_path):
     groups = {"1": [0, 3], "2": [1, 2]}
     ranks = [[coll(0, size=1 << 20, group=1 if rank in (0, 3) else 2)] for rank in range(4)]
     inputs = written(tmp_path, RunFiles(ranks=ranks, groups=groups, topology=("Ring", "Ring"), npus=(2, 2)))
-    axes, tried = find_placements(find_workload(inputs), None, 0)
+    axes, tried = find_placements(find_workload(read_run(inputs)), None, 0)
     assert axes is None
     assert tried[0].matrix is None
     assert tried[0].score_ns <= min(each.score_ns for each in tried)
@@ -167,7 +166,7 @@ def test_the_command(two, tmp_path):
 
 def test_a_plan_of_the_placed_run_if_that_is_faster(two, tmp_path):
     own, _ = quickly_planned(two, tmp_path / "own")
-    result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
+    result = plan(PlanRequest(two, options=QUICK, place=True), tmp_path / "plan").result
     assert result.time_ns < own.time_ns
     assert any("ranks are placed as" in note for note in result.notes)
     told = read_json(tmp_path / "plan" / "place.json")
@@ -180,12 +179,12 @@ def test_a_plan_of_the_placed_run_if_that_is_faster(two, tmp_path):
     planned = read_json(tmp_path / "plan" / "plan.json")
     assert planned["placement"] == json.loads(json.dumps(result.to_json()["placement"]))
     with pytest.raises(ConfigError, match="to be placed before it is planned"):
-        plan_placed(PlanRequest(planned_inputs(tmp_path / "plan", two), options=QUICK), tmp_path / "again")
+        plan(PlanRequest(planned_inputs(tmp_path / "plan", two), options=QUICK, place=True), tmp_path / "again")
 
 
 def test_the_oracle_follows_a_placement(two, tmp_path):
     """Ranks, the ends of the message and the roots of the broadcasts are elsewhere; a map that is not the plan's is none."""
-    plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
+    plan(PlanRequest(two, options=QUICK, place=True), tmp_path / "plan")
     path = tmp_path / "plan" / "plan.json"
     told = read_json(path)
     npus = told["placement"]["npu_of_rank"]
@@ -227,7 +226,7 @@ def test_faults_of_a_placed_run_are_found(two, tmp_path, of):
     shutil.copytree(two.workload.parent, folder / "workload")
     shutil.copyfile(two.groups, folder / "comm_group.json")
     if of == "place":
-        plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
+        plan(PlanRequest(two, options=QUICK, place=True), tmp_path / "plan")
     else:
         place(two, tmp_path / "plan")
     for before in (folder, two.workload):
@@ -248,8 +247,8 @@ def test_faults_of_a_placed_run_are_found(two, tmp_path, of):
 
 def test_a_plan_that_keeps_the_run_as_it_was_says_so(two, tmp_path, monkeypatch):
     """Of the native runs the placed one ends first, of the plans that of the run as it is."""
-    monkeypatch.setattr(placed_plan, "write_fastest", lambda output, plans, adds: write_fastest(output, plans[:1], adds))
-    result = plan_placed(PlanRequest(two, options=QUICK), tmp_path / "plan")
+    monkeypatch.setattr(planning, "first_to_end", lambda plans: plans[0])
+    result = plan(PlanRequest(two, options=QUICK, place=True), tmp_path / "plan").result
     told = read_json(tmp_path / "plan" / "place.json")
     assert told["npu_of_rank"] == list(range(8))
     assert told["after"] == told["before"] and told["speed_up"] == 1
@@ -268,7 +267,7 @@ def test_a_run_that_ends_in_no_placement_is_planned_where_it_is(tmp_path):
     with pytest.raises(ReplayError, match="deadlock") as error:
         place(inputs, tmp_path / "placed")
     assert str(error.value).startswith(str(inputs.workload))
-    result = plan_placed(PlanRequest(inputs, options=QUICK), tmp_path / "plan")
+    result = plan(PlanRequest(inputs, options=QUICK, place=True), tmp_path / "plan").result
     assert result.before_ns is None
     assert f"the run before does not end in any placement: {inputs.workload}: deadlock" in result.notes[0]
     assert replay_run(read_run(planned_inputs(tmp_path / "plan", inputs))).end_ns == result.time_ns

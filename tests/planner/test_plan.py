@@ -338,7 +338,7 @@ RING = {ends[::way]: 50 for ends in ((0, 1), (1, 2), (2, 3), (3, 0)) for way in 
 
 def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(tmp_path, monkeypatch):
     inputs = put_on_links(written(tmp_path, RunFiles([[coll(0)]] * 4)), RING)
-    monkeypatch.setattr("astra_tacos.planner.plan.solve_case", lambda *_: pytest.fail("synthesized in vain"))
+    monkeypatch.setattr("astra_tacos.planner.planned_collectives.solve_case", lambda *_: pytest.fail("synthesized in vain"))
     with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
         plan(PlanRequest(inputs, backend="congestion-unaware"), tmp_path / "plan")
     assert str(caught.value).startswith(str(tmp_path))
@@ -385,7 +385,7 @@ REDUCES = RunFiles(ranks=[[comp(0, us=1), coll(1, [0], size=1 << 20), coll(2, [1
 
 def test_native_messages_are_those_of_the_replay(tmp_path):
     inputs = written(tmp_path, REDUCES)
-    workload = find_workload(inputs)
+    workload = find_workload(read_run(inputs))
     assert native_messages(workload).tolist() == [24, 24]
     assert replay_run(workload.run).num_messages == 48  # the system's ring
 
@@ -406,6 +406,6 @@ def test_a_plan_keeps_to_the_limit_and_says_how_many_there_are(tmp_path, most):
 
 
 def test_every_collective_may_take_as_many_as_a_native_one(tmp_path):
-    workload, limit = limit_messages(find_workload(written(tmp_path, REDUCES)), 1)
+    workload, limit = limit_messages(find_workload(read_run(written(tmp_path, REDUCES))), 1)
     assert limit == 1
     assert [case.most_messages for case in workload.cases] == [24, 24]

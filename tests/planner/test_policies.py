@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from helpers.examples import examples
 from helpers.generated import small_model, write_network
-from helpers.plans import candidates_of, generated_run, timed_layer, write_candidate
+from helpers.plans import candidates_of, generated_run, schedule_run, timed_layer, write_candidate
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +30,6 @@ from astra_tacos import (
 )
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import SYSTEMS, Request, describe, parse_schedule
-from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.run.chunks import shared_plans

@@ -17,6 +17,7 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.graph._order_kernels import Together, Waits, longest_ways
+from astra_tacos.run.run import read_run
 from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.support.units import BYTES_PER_GIB, NS_PER_S
 
@@ -25,7 +26,7 @@ AG, A2A = CommType.ALL_GATHER, CommType.ALL_TO_ALL
 
 
 def bound_of(folder, files):
-    workload = find_workload(written(folder, files))
+    workload = find_workload(read_run(written(folder, files)))
     return run_bound(
         workload, build_topology(workload.run.network), (CaseSolution(None),) * len(workload.cases), CONGESTION_AWARE
     )
@@ -86,7 +87,7 @@ def test_a_message_takes_time(tmp_path):
     ranks = [[comp(0, us=7), send(1, 1, [0], size=SIZE)], [recv(0, 0, size=SIZE), comp(1, [0], us=3)]]
     bound = bound_of(tmp_path, RunFiles(ranks=ranks, topology=("Ring",)))
     assert bound.end_ns == pytest.approx(10_000 + 500 + carry_ns(SIZE), abs=1)
-    run = find_workload(written(tmp_path / "again", RunFiles(ranks=ranks, topology=("Ring",)))).run
+    run = find_workload(read_run(written(tmp_path / "again", RunFiles(ranks=ranks, topology=("Ring",))))).run
     assert 0 <= replay_run(run, CONGESTION_AWARE).end_ns - bound.end_ns <= 2
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from helpers.generated import small_model, write_network
-from helpers.plans import candidates_of, generated_run, timed_layer, write_candidate
+from helpers.plans import candidates_of, generated_run, schedule_run, timed_layer, write_candidate
 
 import astra_tacos.planner.retime.symmetry as reading
 from astra_tacos import (
@@ -23,7 +23,6 @@ from astra_tacos import (
 )
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import default_request, parse_schedule
-from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.planner.retime.search import search
 from astra_tacos.planner.retime.symmetry import programs_of, steps_of
 from astra_tacos.planner.retime.tasks import Programs
@@ -65,7 +64,7 @@ def test_policies_are_judged_with_synthesized_collectives(tmp_path):
     result = schedule_run(request, tmp_path / "out", SynthesisCache(None))
     assert not any("DEFECT" in note for note in result.notes), result.notes
     assert result.collectives == "synthesized"
-    native = replay_run(find_workload(inputs).run)
+    native = replay_run(find_workload(read_run(inputs)).run)
     assert result.after_ns <= result.as_is_ns < native.end_ns
 
 
@@ -87,7 +86,7 @@ def test_an_iteration_is_the_period_of_a_long_loop(tmp_path):
 
 
 def test_steps_that_names_do_not_tell_are_refused(tmp_path):
-    workload = find_workload(inputs_of(tmp_path, Parallelism(dp=4), steps=1))
+    workload = find_workload(read_run(inputs_of(tmp_path, Parallelism(dp=4), steps=1)))
     with pytest.raises(ConfigError, match="expected names of nodes that begin with step0_"):
         steps_of(workload.run)
 

@@ -59,7 +59,7 @@ def test_which_native_algorithms_move_all_of_the_data(dims):
 
 
 def read(folder, files):
-    return find_workload(written(folder, files)).own_run
+    return find_workload(read_run(written(folder, files))).own_run
 
 
 def test_a_broadcast_moves_nothing(tmp_path):

@@ -6,13 +6,12 @@ import json
 
 import pytest
 from helpers.lint_runs import RunFiles, coll
-from helpers.plans import quickly_planned, written
+from helpers.plans import quickly_planned, schedule_run, written
 
 from astra_tacos.planner.endpoint.endpoint import divide_endpoint
 from astra_tacos.planner.place import place
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.retime.schedule_run import schedule_run
 from astra_tacos.support.errors import ConfigError
 
 GROUPS = {"1": list(range(8)), "2": [0, 1], "3": [2, 3], "4": [4, 5], "5": [6, 7]}
@@ -29,7 +28,7 @@ def run_of(folder, implementation, group):
 
 
 def plan_of(inputs, output):
-    return plan(PlanRequest(inputs), output)
+    return plan(PlanRequest(inputs), output).result
 
 
 def scheduled(inputs, output):

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from astra_tacos.planner.compact.plan import CompactPlan
     from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
     from astra_tacos.planner.place import PlaceResult
+    from astra_tacos.planner.plan import Plan
     from astra_tacos.planner.plan_result import CaseFigures, JointFigures, PlanResult
-    from astra_tacos.planner.retime.make_plan import Plan
     from astra_tacos.planner.retime.schedule_run import ScheduleResult
     from astra_tacos.run.backend import Backend
 

@@ -1,12 +1,10 @@
-"""`schedule_run`: from a run to the same run with its communication scheduled."""
+"""From a run to the same run with its communication scheduled."""
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_sc
 from astra_tacos.planner.retime.search import Found, Tried, names_of, search
 from astra_tacos.planner.retime.search import tried as tried_candidate
 from astra_tacos.planner.retime.written import on_all_ranks, scheduled_run
-from astra_tacos.planner.run_files import write_script
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload, find_workload
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
@@ -30,10 +27,8 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run
-from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.verifier.run_oracle import verify_run
+from astra_tacos.support.errors import AstraTacosError, ConfigError, VerificationError
 
 _MOST_LAYERS = 1000
 """Collectives of a run up to which each has a row of its own."""
@@ -147,41 +142,51 @@ class ScheduleResult:
         }
 
 
-def schedule_run(
+@dataclass(frozen=True, slots=True, eq=False)
+class Scheduled:
+    """A run whose communication is scheduled, in memory, and its replay with the collectives that its times are of."""
+
+    run: Run
+    result: ScheduleResult
+
+
+def schedule(
     request: PlanRequest,
-    folder: Path,
+    run: Run,
     cache: SynthesisCache | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> ScheduleResult:
-    """Write a run whose communication is scheduled by policies; its collectives keep their algorithms.
+) -> Scheduled:
+    """A run whose communication is scheduled by policies; its collectives keep their algorithms.
 
     Parameters
     ----------
-    request
-        The run, the network model that judges, and its `schedule`: `search`, `as-is`, or policies and systems with options
-        (`request.parse_schedule`). A search stops as the effort of its options says.
+    request, run
+        The network model that judges, and the request's `schedule`: `search`, `as-is`, or policies and systems with options
+        (`request.parse_schedule`), of this run. A search stops as the effort of the request's options says.
     cache
-        Where synthesized collectives are kept, with which all is judged; None to judge with the run's own. The written run has
-        its own in either case.
+        Where synthesized collectives are kept, with which all is judged; None to judge with the run's own. The run keeps its own
+        in either case.
     on_progress
         Called with how many were tried, and how many there are at most.
 
     Raises
     ------
     ConfigError
-        If an input is not what it should be, or collectives run custom traces.
+        If ranks disagree on their collectives, or collectives run custom traces.
     ReplayError
         If the run before does not end.
+    VerificationError
+        If the run of all ranks ends at another time than that of some for all: a defect of this package.
     """
-    inputs, asked, per_iteration = request.inputs, request.schedule or SEARCH, request.per_iteration
+    asked, per_iteration = request.schedule or SEARCH, request.per_iteration
     requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
-    workload = find_workload(inputs)
-    check_dimensions(workload.run)
-    _check_size(workload.run)
+    workload = find_workload(run)
+    check_dimensions(run)
+    _check_size(run)
     model = choose_backend(request.backend)
-    NETWORK_MODELS[model](workload.run.network)
+    NETWORK_MODELS[model](run.network)
     collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
-    before = replay_with(collectives, workload.run, model)
+    before = replay_with(collectives, run, model)
     notes: list[str] = []
     tried: tuple[Tried, ...] = ()
     best: Candidate | None = None
@@ -191,25 +196,20 @@ def schedule_run(
         alone = None if requests is None else _one(candidates, requests, before, notes)
         found = alone or search(candidates, request.schedule_replays, on_progress, request.options.effort)
         best, tried = found.best, found.tried
-        if best is not None:
-            run = scheduled_run(workload, best.new)
-            written = run.write(folder, inputs.workload.name)
-            write_script(folder, run)
-            best, problems = _checked(best, written, folder, workload, model, collectives)
-            notes += problems
         if best is None:
             notes.append("the run is written as it is: nothing that was tried is faster")
     if best is None:
-        run = replace(workload.run, system=workload.run.system.without_traces())
         if run.prefixes:
             raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
-        run.write(folder, inputs.workload.name)
-        write_script(folder, run)
-        after, run = before, workload.run
+        after, new = before, replace(run, system=run.system.without_traces())
     else:
         notes += best.notes
-        after, run = best.outcome, written
-    return ScheduleResult(
+        after, new = best.outcome, scheduled_run(workload, best.new)
+        end_ns = replay_with(collectives, new, model).end_ns
+        if end_ns != best.end_ns:
+            expected = f"the run of all ranks ends at {end_ns:,} ns, expected {best.end_ns:,} ns"
+            raise VerificationError(f"DEFECT of astra_tacos: {best.name}: {expected}")
+    result = ScheduleResult(
         asked,
         AS_IS if best is None else best.name,
         model,
@@ -220,13 +220,14 @@ def schedule_run(
         after.end_ns,
         int(before.exposed_comm_ns.max()),
         int(after.exposed_comm_ns.max()),
-        (int(before.compute_ns.mean()), int(exposed_of_ranks(workload.run, before).mean())),
+        (int(before.compute_ns.mean()), int(exposed_of_ranks(run, before).mean())),
         tried,
-        _layers(workload, before, run, after, best),
-        _path(workload.run, before),
-        _path(run, after),
+        _layers(workload, before, new, after, best),
+        _path(run, before),
+        _path(new, after),
         tuple(dict.fromkeys(notes)),
     )
+    return Scheduled(new, result)
 
 
 def _check_size(run: Run) -> None:
@@ -256,28 +257,6 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
     return Found(made, tried)
 
 
-def _checked(
-    best: Candidate,
-    written: Run,
-    folder: Path,
-    workload: Workload,
-    model: Backend,
-    collectives: SynthesizedCollectives | None,
-) -> tuple[Candidate | None, list[str]]:
-    """The candidate if its files are legal and take what it took in memory, else None and what is wrong."""
-    verdict = verify_run(written, {}, workload.run)
-    problems = [f"DEFECT of astra_tacos: {best.name}: {each.message}" for each in verdict.violations[:_MOST_FAULTS]]
-    if not problems:
-        end_ns = replay_with(collectives, written, model).end_ns
-        if end_ns != best.end_ns:
-            problems = [f"DEFECT of astra_tacos: {best.name}: its files end at {end_ns:,} ns, expected {best.end_ns:,} ns"]
-    if not problems:
-        return best, []
-    for entry in folder.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    return None, problems
-
-
 def _layers(
     workload: Workload, before: RunOutcome, run: Run, after: RunOutcome, best: Candidate | None
 ) -> tuple[tuple[str, int, int], ...]:
@@ -301,7 +280,7 @@ def _layers(
             for extent in task.operation.content:
                 now[extent.instance] += exposed[row] * (extent.end - extent.begin) / total
     first = np.unique(instances.instance, return_index=True)[1]
-    names = read_names(workload.run.workload, nodes.row[first].tolist())
+    names = workload.run.names(nodes.row[first])
     repeated = {name for name, number in Counter(names).items() if number > 1}
     groups = (instances.nodes.members[group] for group in instances.group.tolist())
     names = [

@@ -31,7 +31,6 @@ from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import read_messages
-from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -82,7 +81,7 @@ def steps_of(run: Run) -> Steps:
     trace = run.workload
     found: dict[tuple[int, str], dict[int, int]] = {}
     steps: set[int] = set()
-    names = read_names(trace, np.arange(trace.num_nodes))
+    names = run.names(np.arange(trace.num_nodes))
     for row, (rank, name) in enumerate(zip(trace.rank.tolist(), names, strict=True)):
         if match := _NAME.fullmatch(name):
             found.setdefault((rank, match[2]), {})[int(match[1])] = row

@@ -9,7 +9,7 @@ The collective nodes of a workload: rank, group, pattern, size and root of each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,13 +20,14 @@ from astra_tacos.run.groups import check_members, is_member, members_of, used_gr
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
-from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import INVALID, Trace, precede
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import count_before, distinct_places, row_places
 
+Names = Callable[[Ints], list[str]]
+"""The names of the nodes at some rows."""
 NO_ROOT = -1
 """Where a pattern has no root."""
 
@@ -160,8 +161,8 @@ class Instances:
         return np.array([sizes[group] for group in self.group.tolist()], np.int64)
 
 
-def match_instances(trace: Trace, issue: IssueOrder, nodes: CollectiveNodes, *, by_name: bool) -> Instances:
-    """Match the collective nodes of different ranks.
+def match_instances(trace: Trace, issue: IssueOrder, nodes: CollectiveNodes, names: Names | None) -> Instances:
+    """Match the collective nodes of different ranks; `names` is None where names do not count.
 
     Raises
     ------
@@ -170,7 +171,7 @@ def match_instances(trace: Trace, issue: IssueOrder, nodes: CollectiveNodes, *, 
     """
     _, kind = row_places(nodes.group, nodes.pattern, nodes.size_bytes, nodes.root)
     _check_agreement(trace, nodes, kind)
-    turn, certain = match_turns(trace, issue, nodes.row, nodes.group, kind, by_name=by_name)
+    turn, certain = match_turns(trace, issue, nodes.row, nodes.group, kind, names)
     # Collectives are numbered as the first of their nodes comes up, rank by rank.
     first, which = row_places(kind, turn)
     number = np.empty(len(first), np.int64)
@@ -186,8 +187,7 @@ def match_turns(
     rows: Ints,
     group: Ints,
     kind: Ints,
-    *,
-    by_name: bool,
+    names: Names | None,
 ) -> tuple[Ints, Bools]:
     """For each collective node its turn among those of its kind, equal for the nodes of a collective; and whether it is certain.
 
@@ -198,13 +198,15 @@ def match_turns(
     ----------
     rows, group, kind
         int64[n], nodes in the order of `issue`, their groups, and equal numbers for interchangeable nodes; a kind has one group.
+    names
+        The names of rows; None where names do not count.
     """
     rank = trace.rank[rows]
     turn = count_before(kind, rank)
     certain = ~np.isin(group, np.unique(group[~_chained(trace, issue, rows, group)]))
     open_ = np.flatnonzero(~certain)
-    if by_name and len(open_):
-        _, name = np.unique(np.array(read_names(trace, rows[open_])), return_inverse=True)
+    if names is not None and len(open_):
+        _, name = np.unique(np.array(names(rows[open_])), return_inverse=True)
         sort, at = kind[open_], rank[open_]
         first, item = row_places(sort, name, count_before(sort, at, name))
         one_of_rank, _ = row_places(sort, at)

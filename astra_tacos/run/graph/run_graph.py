@@ -87,8 +87,8 @@ class RunGraph:
     @cached_property
     def _together(self) -> _Together:
         nodes = find_collective_nodes(self.run, self.issue)
-        named = self._merge(match_instances(self.run.workload, self.issue, nodes, by_name=True))
-        return self._merge(match_instances(self.run.workload, self.issue, nodes, by_name=False)) if named.has_circle else named
+        named = self._merge(match_instances(self.run.workload, self.issue, nodes, self.run.names))
+        return self._merge(match_instances(self.run.workload, self.issue, nodes, None)) if named.has_circle else named
 
     def _merge(self, instances: Instances) -> _Together:
         messages, collectives = self.messages, (instances.nodes.row, instances.instance)

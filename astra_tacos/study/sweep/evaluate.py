@@ -27,7 +27,6 @@ from astra_tacos.network.network_config import Dimension, NetworkConfig, write_n
 from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.endpoint.endpoint import Divided, divide_endpoint, parse_endpoint
 from astra_tacos.planner.place import write_placed
-from astra_tacos.planner.placed_plan import plan_placed
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
@@ -287,11 +286,18 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
         found = divide_endpoint(inputs, folder / "divided", chosen.mode, chosen.npu, chosen.partition, backend=task.backend)
         divided, inputs = found.written, planned_inputs(folder / "divided", inputs)
     if task.placement == BEST_PLACEMENT:
-        return divided, plan_placed(request_of(inputs), folder / "plan")
+        return divided, _planned(replace(request_of(inputs), place=True), folder)
     if task.placement is not None:
         (folder / "placed").mkdir()
         inputs = write_placed(folder / "placed", inputs, read_placement(task.placement))
-    return divided, plan(request_of(inputs), folder / "plan")
+    return divided, _planned(request_of(inputs), folder)
+
+
+def _planned(request: PlanRequest, folder: Path) -> PlanResult:
+    """The plan of a request that plans collectives."""
+    result = plan(request, folder / "plan").result
+    assert result is not None
+    return result
 
 
 def _path(text: str | None) -> Path | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from astra_tacos.run.graph.instances import match_turns
 from astra_tacos.run.groups import NO_PLAN, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import count_before, row_places
@@ -85,7 +87,7 @@ def find_collectives(
     run = named[planner]
     keys = (group, run, np.where(run == NATIVE, comm_type, 0), np.where(run == NATIVE, size, 0))
     sort = row_places(*keys)[1]
-    turn, certain = match_turns(view.trace, view.issue, rows, group, sort, by_name=True)
+    turn, certain = match_turns(view.trace, view.issue, rows, group, sort, partial(read_names, view.trace))
     return Collectives(
         row=rows,
         rank=rank,

@@ -170,7 +170,9 @@ def test_a_workload_has_the_figures_of_its_plan(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
     write_network(network, tmp_path / "network.yml")
     inputs = replace(RunInputs.in_folder(run, "w"), network=tmp_path / "network.yml")
-    result = plan(PlanRequest(inputs, baseline="ring", options=SearchOptions("ring", trials=1, threads=1)), tmp_path / "plan")
+    result = plan(
+        PlanRequest(inputs, baseline="ring", options=SearchOptions("ring", trials=1, threads=1)), tmp_path / "plan"
+    ).result
     assert outcome.status == "ok", outcome.error
     assert results(outcome) == {
         "time_ns": result.time_ns,
@@ -225,7 +227,9 @@ def test_a_workload_gives_a_part_of_its_npus_to_communication(run_of_one_group, 
     inputs = replace(RunInputs.in_folder(run, "w"), network=tmp_path / "network.yml")
     divided = divide_endpoint(inputs, tmp_path / "divided", "host", partition=Partition(2, 20.0)).written
     options = SearchOptions("ring", trials=1, threads=1)
-    planned = plan(PlanRequest(planned_inputs(tmp_path / "divided", inputs), baseline="ring", options=options), tmp_path / "plan")
+    planned = plan(
+        PlanRequest(planned_inputs(tmp_path / "divided", inputs), baseline="ring", options=options), tmp_path / "plan"
+    ).result
     assert (row["predicted_ns"], row["before_ns"]) == (planned.time_ns, planned.before_ns)
     assert (row["comm_cores"], row["comm_memory_gbps"], row["driven_gbps"]) == (2, 20.0, divided.network_gbps)
     outcome = evaluate(workload_point(run, network, endpoint="ace:comm-memory=0"), Conditions())

@@ -10,7 +10,7 @@ from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.graph.global_order import order_dependencies, order_instances
-from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.run.run import PATTERN_KEYS, read_run
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory
@@ -281,7 +281,7 @@ def order_collectives(draft: Draft, log: Log) -> None:
         draft.write(folder)
         run = draft.inputs(folder)
         try:
-            workload = find_workload(run)
+            workload = find_workload(read_run(run))
             duration_ns, instance_ns = estimate_durations(workload, tuple(CaseSolution(None) for _ in workload.cases))
             order = order_instances(workload.graph, duration_ns, instance_ns)
         except ConfigError as error:
