@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from astra_tacos.export.chakra import schedule_trace
+from astra_tacos.planner.acceptance import Acceptance
 from astra_tacos.planner.joint.joint_synthesis import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
 from astra_tacos.planner.planned_run import PlannedRun
@@ -23,12 +23,11 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.arrays import Ints
-from astra_tacos.support.errors import AstraTacosError
 
 Solutions = tuple[CaseSolution, ...]
-Replay = Callable[[Solutions, Ints | None], "CandidateRun | AstraTacosError"]
-"""Replays a planned run. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and collective in
-the run's order, None to leave all nodes as they are. Returns the run, or the error because of which it cannot be replayed."""
+Planned = Callable[[Solutions, Ints | None], Callable[[], "CandidateRun"]]
+"""Plans a run, to be replayed. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and
+collective in the run's order, None to leave all nodes as they are, as all its collectives are native."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,55 +57,35 @@ class CandidateRun:
         return self.end_ns < other.end_ns
 
 
-@dataclass(slots=True)
-class _Trials:
-    """Runs that were tried, and the reason why the last one that failed cannot be replayed."""
-
-    workload: Workload
-    before: RunOutcome | None
-    before_ns: int | None
-    replay: Replay
-    runs: list[CandidateRun] = field(default_factory=list)
-    failure: AstraTacosError | None = None
-
-    def try_run(self, solutions: Solutions, *, in_order_of_before: bool) -> bool:
-        """Replay a run; returns whether it can be replayed and is no slower than the run before."""
-        return self.try_order(solutions, order_run(self.workload, solutions, self.before if in_order_of_before else None))
-
-    def try_order(self, solutions: Solutions, order: Ints | None) -> bool:
-        """The same in a given order; None for a run whose nodes stay as they are, as all its collectives are native."""
-        run = self.replay(solutions, order)
-        if isinstance(run, AstraTacosError):
-            self.failure = run
-            return False
-        self.runs.append(run)
-        return self.before_ns is None or run.end_ns <= self.before_ns
-
-    def fastest(self) -> CandidateRun:
-        """The best run, the first of equally good ones.
-
-        Raises
-        ------
-        AstraTacosError
-            If no run can be replayed: the error of the last one.
-        """
-        if not self.runs:
-            assert self.failure is not None  # something was tried
-            raise self.failure
-        return reduce(lambda best, run: run if run.is_before(best) else best, self.runs)
-
-
 def choose_run(
-    workload: Workload,
-    solutions: Solutions,
-    start: Run,
-    before: RunOutcome | None,
-    before_ns: int | None,
-    replay: Replay,
+    workload: Workload, solutions: Solutions, start: Run, before: RunOutcome | None, before_ns: int | None, planned: Planned
 ) -> CandidateRun:
-    """Try up to six runs until one is no slower than the run before; return the best of those that were tried.
+    """Try what `proposals` says until a run is no slower than the run before; return the best of those that were tried.
 
-    The candidates, in this order:
+    Parameters
+    ----------
+    start, before, before_ns
+        The run before, its replay and its end, None if it cannot be replayed or moves too little.
+
+    Raises
+    ------
+    AstraTacosError
+        If no candidate can be replayed: the error of the last one. If there are not enough tags or ids for one.
+    """
+    acceptance = Acceptance[CandidateRun]()
+    for chosen, order in proposals(workload, solutions, start, before, acceptance):
+        run = acceptance.consider(planned(chosen, order))
+        if run is not None and (before_ns is None or run.end_ns <= before_ns):
+            break
+    if acceptance.best is None:
+        raise acceptance.failures[-1]
+    return acceptance.best
+
+
+def proposals(
+    workload: Workload, solutions: Solutions, start: Run, before: RunOutcome | None, acceptance: Acceptance[CandidateRun]
+) -> Iterator[tuple[Solutions, Ints | None]]:
+    """What each case may run, and the order of the run, one candidate after the other.
 
     1. the best solution of each case;
     2. if 1 cannot be replayed, the same without cases whose chunks hold a link for less than 1 ns, which stay as they were;
@@ -120,80 +99,74 @@ def choose_run(
 
     Parameters
     ----------
-    start, before, before_ns
-        The run before, its replay and its end, None if it cannot be replayed or moves too little.
-
-    Raises
-    ------
-    AstraTacosError
-        If no candidate can be replayed, or there are not enough tags or ids for one.
+    acceptance
+        What became of the proposals so far.
     """
-    trials = _Trials(workload, before, before_ns, replay)
-    if trials.try_run(solutions, in_order_of_before=False):
-        return trials.fastest()
-    own = _own_traces(workload, solutions, start)
+    yield solutions, order_run(workload, solutions, None)
+    custom = _custom_traces(workload, solutions, start)
+    why = f"the run with it cannot be replayed: {acceptance.failures[-1]}" if acceptance.failures else ""
 
-    def with_some_as_they_were(is_chosen: list[bool], reason: str) -> Solutions:
+    def with_some_as_they_were(is_chosen: list[bool]) -> Solutions:
         pairs = zip(solutions, is_chosen, strict=True)
         return tuple(
-            _as_it_was(workload, number, solution, start, own[number], reason) if chosen else solution
+            _as_it_was(workload.cases[number].pattern, solution, start, custom[number], why) if chosen else solution
             for number, (solution, chosen) in enumerate(pairs)
         )
 
-    why = f"the run with it cannot be replayed: {trials.failure}" if trials.failure is not None else ""
     if why:
         instant = [solution.schedule is not None and holds_no_link(solution.schedule) for solution in solutions]
-        solutions = with_some_as_they_were(instant, why)
-        if any(instant) and trials.try_run(solutions, in_order_of_before=False):
-            return trials.fastest()
-    if before is not None and "same" not in own:
-        if trials.try_run(solutions, in_order_of_before=True):
-            return trials.fastest()
-        if trials.runs:
-            slower = time_spent(workload, trials.runs[-1].after) > time_spent(workload, before)
-            mixed = with_some_as_they_were(slower.tolist(), why)
-            if trials.try_run(mixed, in_order_of_before=True):
-                return trials.fastest()
-    if before is not None or not trials.runs:
-        all_as_they_were = with_some_as_they_were([True] * len(solutions), why)
-        if trials.try_run(all_as_they_were, in_order_of_before=True):
-            return trials.fastest()
-        keeps_none = bool(np.all(workload.run.implementation == NATIVE)) or not any(
-            each.keeps_custom for each in all_as_they_were
-        )
-        if before is not None and keeps_none and all(each.schedule is None for each in all_as_they_were):
-            trials.try_order(all_as_they_were, None)
-    return trials.fastest()
+        solutions = with_some_as_they_were(instant)
+        if any(instant):
+            yield solutions, order_run(workload, solutions, None)
+    if before is not None and not any(each.is_solution for each in custom):
+        yield solutions, order_run(workload, solutions, before)
+        if acceptance.last is not None:
+            slower = time_spent(workload, acceptance.last.after) > time_spent(workload, before)
+            mixed = with_some_as_they_were(slower.tolist())
+            yield mixed, order_run(workload, mixed, before)
+    if before is not None or acceptance.best is None:
+        as_they_were = with_some_as_they_were([True] * len(solutions))
+        yield as_they_were, order_run(workload, as_they_were, before)
+        keeps_none = bool(np.all(workload.run.implementation == NATIVE)) or not any(each.keeps_custom for each in as_they_were)
+        if before is not None and keeps_none and all(each.schedule is None for each in as_they_were):
+            yield as_they_were, None
 
 
-def _own_traces(workload: Workload, solutions: Solutions, start: Run) -> list[str]:
-    """For each case, the custom trace that its nodes ran before: `none`, the `same` as the solution's, or an `other` one."""
+@dataclass(frozen=True, slots=True)
+class _CustomTrace:
+    """Whether the nodes of a case ran a custom trace before, and whether that is the one of the case's solution."""
+
+    exists: bool
+    is_solution: bool = False
+
+
+def _custom_traces(workload: Workload, solutions: Solutions, start: Run) -> list[_CustomTrace]:
+    """The custom trace that the nodes of each case ran before."""
     nodes, of_node = workload.instances.nodes, workload.of_instance[workload.instances.instance]
-    own = []
+    traces = []
     for number, solution in enumerate(solutions):
         entry = int(np.argmax(of_node == number))
         named = int(start.implementation[nodes.row[entry]])
         if named == NATIVE or nodes.named_group[entry] != nodes.group[entry]:
-            own.append("none")
-        else:
-            trace = start.collectives[named]
-            assert isinstance(trace, Trace)  # compact ones are of compact runs
-            is_same = solution.schedule is not None and is_trace_of(solution.schedule, trace)
-            own.append("same" if is_same else "other")
-    return own
+            traces.append(_CustomTrace(exists=False))
+            continue
+        trace = start.collectives[named]
+        assert isinstance(trace, Trace)  # compact ones are of compact runs
+        traces.append(_CustomTrace(True, solution.schedule is not None and is_trace_of(solution.schedule, trace)))
+    return traces
 
 
-def _as_it_was(workload: Workload, number: int, solution: CaseSolution, start: Run, own: str, reason: str) -> CaseSolution:
+def _as_it_was(pattern: int, solution: CaseSolution, start: Run, custom: _CustomTrace, reason: str) -> CaseSolution:
     """The solution of a case that stays as it was: the run's own trace, or native if ASTRA-sim can run it, else `solution`.
 
     `reason` says why; if it is empty, the reason is that this is faster.
     """
-    if solution.schedule is None or own == "same":
+    if solution.schedule is None or custom.is_solution:
         return solution
-    if own == "other":
+    if custom.exists:
         text = reason or "in the whole run, its own trace is faster"
         return replace(solution, schedule=None, keeps_custom=True, reason=text)
-    if PATTERN_KEYS.get(CommType(workload.cases[number].pattern)) in start.system.native:
+    if PATTERN_KEYS.get(CommType(pattern)) in start.system.native:
         return replace(solution, schedule=None, reason=reason or "in the whole run, native is faster")
     return solution
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.network_files import NETWORK, own_tables
+from astra_tacos.planner.acceptance import Acceptance
 from astra_tacos.planner.permuted_run import check_permutable, permuted
 from astra_tacos.planner.run_files import PLACE_FILE, planned_inputs
 from astra_tacos.planner.workload import NO_CASE, Workload, find_workload
@@ -30,7 +32,7 @@ from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
 from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs, read_run
 from astra_tacos.support.arrays import Ints
-from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
 from astra_tacos.support.units import bytes_per_ns
 
@@ -181,6 +183,21 @@ class Placement:
     score_ns: float
     end_ns: int | None = None
 
+    def replayed(self, workload: Workload, backend: Backend) -> Placement:
+        """The placement with the end of the run in it.
+
+        Raises
+        ------
+        ConfigError, ReplayError
+            As `replay_run` does.
+        """
+        return replace(self, end_ns=replay_run(permuted(workload, self.npu_of_rank), backend).end_ns)
+
+    def is_before(self, other: Placement) -> bool:
+        """Whether the run ends earlier; both were replayed."""
+        assert self.end_ns is not None and other.end_ns is not None
+        return self.end_ns < other.end_ns
+
     def to_json(self) -> dict[str, Any]:
         """Its figures, without the ranks."""
         matrix = None if self.matrix is None else [list(row) for row in self.matrix]
@@ -301,22 +318,16 @@ def best_placement(
     found, tried = find_placements(workload, axes, seed)
     own = next(each for each in tried if np.array_equal(each.npu_of_rank, np.arange(network.num_npus)))
     chosen = [own, *(each for each in tried[:MOST_REPLAYED] if each is not own)]
-    replayed: dict[int, Placement] = {}
-    failure: AstraTacosError | None = None
+    acceptance = Acceptance[Placement]()
+    known: dict[int, Placement] = {}
     for number, each in enumerate(chosen):
-        try:
-            end_ns = replay_run(permuted(workload, each.npu_of_rank), model).end_ns
-            replayed[number] = Placement(each.npu_of_rank, each.matrix, each.score_ns, end_ns)
-        except (ConfigError, ReplayError) as error:
-            failure = failure or error
+        replayed = acceptance.consider(partial(each.replayed, workload, model))
+        known[id(each)] = replayed or each
         on_progress(number + 1, len(chosen))
-    if not replayed:
-        assert failure is not None  # the run itself was tried
-        raise failure
-    best = min(replayed, key=lambda number: (replayed[number].end_ns or 0, number))
-    known = {id(chosen[number]): each for number, each in replayed.items()}
+    if acceptance.best is None:
+        raise acceptance.failures[0]  # of the run itself
     all_of_them = tuple(known.get(id(each), each) for each in tried)
-    return PlaceResult(model, found or (), levels, replayed[best], known.get(id(own), own), all_of_them)
+    return PlaceResult(model, found or (), levels, acceptance.best, known[id(own)], all_of_them)
 
 
 def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:

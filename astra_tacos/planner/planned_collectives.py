@@ -6,7 +6,7 @@ Each distinct collective is synthesized once, candidate runs are replayed, and t
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -44,7 +44,7 @@ from astra_tacos.run.run import Run, RunInputs
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.support.arrays import Ints
-from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, VerificationError
+from astra_tacos.support.errors import VerificationError
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.run_oracle import RunVerdict, verify_run
@@ -248,10 +248,10 @@ class _Planning:
     def _choose(self, solutions: tuple[CaseSolution, ...], base: _Base) -> CandidateRun:
         """The fastest run, see `choose_run`."""
 
-        def replay(chosen: tuple[CaseSolution, ...], order: Ints | None) -> CandidateRun | AstraTacosError:
-            return self._replayed(apart(self.workload), chosen, order, base)
+        def planned(chosen: tuple[CaseSolution, ...], order: Ints | None) -> Callable[[], CandidateRun]:
+            return self._planned(apart(self.workload), chosen, order, base)
 
-        return choose_run(self.workload, solutions, base.run, base.replay.outcome, base.end_ns, replay)
+        return choose_run(self.workload, solutions, base.run, base.replay.outcome, base.end_ns, planned)
 
     def _join(self, best: CandidateRun, solutions: tuple[CaseSolution, ...]) -> CandidateRun:
         """A faster run with joint schedules, see `choose_joint`; else the best one."""
@@ -263,21 +263,18 @@ class _Planning:
         def synthesize(joint: JointSet, most_messages: int) -> JointCollective | None:
             return synthesize_joint(joint, topology, self.network, self.clock, options, self.cache, most_messages)
 
-        def replay(made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints) -> CandidateRun | AstraTacosError:
-            return self._replayed(made, chosen, order, self.base)
+        def planned(made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints) -> Callable[[], CandidateRun]:
+            return self._planned(made, chosen, order, self.base)
 
         limits = JointLimits(options.threads or os.cpu_count() or 1, self.limit, topology.num_channels)
-        return choose_joint(self.workload, best, solutions, synthesize, replay, limits)
+        return choose_joint(self.workload, best, solutions, synthesize, planned, limits)
 
-    def _replayed(
+    def _planned(
         self, made: JointWorkload, chosen: tuple[CaseSolution, ...], order: Ints | None, base: _Base
-    ) -> CandidateRun | AstraTacosError:
+    ) -> Callable[[], CandidateRun]:
+        """A planned run, to be replayed."""
         planned = planned_run(made, chosen, order, base.native)
-        try:
-            after = replay_run(planned.run, self.clock, route_loads=True)
-        except (ConfigError, ReplayError) as error:
-            return error
-        return CandidateRun(planned, made, chosen, after)
+        return lambda: CandidateRun(planned, made, chosen, replay_run(planned.run, self.clock, route_loads=True))
 
     def _notes(self, solutions: tuple[CaseSolution, ...]) -> tuple[str, ...]:
         """What could not be done, and what the times do not say."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
+from astra_tacos.planner.acceptance import Acceptance
 from astra_tacos.planner.candidate_runs import CandidateRun, Solutions, order_run
 from astra_tacos.planner.joint.joint_sets import JointSet, joint_sets
 from astra_tacos.planner.joint.joint_synthesis import MOST_SENDS, JointCollective, JointWorkload, apart, joined
@@ -17,7 +17,6 @@ from astra_tacos.planner.plan_result import JointFigures
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.run import NATIVE
 from astra_tacos.support.arrays import Ints
-from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import format_size
 
 _MOST_RANKS = 128
@@ -26,7 +25,7 @@ _WORK = 1 << 22
 """Channels examined for the sends of all schedules that are made, about: some seconds a core. Sets that take longest go first."""
 _WORTH = 0.99
 """A joint schedule is tried where it takes less than this share of what its collectives take now."""
-Write = Callable[[JointWorkload, Solutions, Ints], CandidateRun | AstraTacosError]
+Planned = Callable[[JointWorkload, Solutions, Ints], Callable[[], CandidateRun]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def choose_joint(
     best: CandidateRun,
     solutions: Solutions,
     synthesize: Callable[[JointSet, int], JointCollective | None],
-    write: Write,
+    planned: Planned,
     limits: JointLimits,
 ) -> CandidateRun:
     """A faster run in which collectives that are under way at once run joint schedules; `best` if none is faster.
@@ -57,8 +56,8 @@ def choose_joint(
         The best of each case, which the best run may do without.
     synthesize
         Makes the joint schedule of a set, in at most so many messages.
-    write
-        Writes and replays a run, given the place of each row and collective in its order.
+    planned
+        Plans a run, to be replayed, given the place of each row and collective in its order.
     """
     nodes = workload.instances.nodes
     has_own = (workload.run.implementation[nodes.row] != NATIVE) & (nodes.named_group == nodes.group)
@@ -88,14 +87,15 @@ def choose_joint(
     chosen = [
         joint for joint in made if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns
     ]
+    acceptance = Acceptance[CandidateRun](best)
     tried: set[tuple[str, ...]] = set()
     while chosen and tuple(joint.name for joint in chosen) not in tried:
         tried.add(tuple(joint.name for joint in chosen))
-        run = _fastest(best, solutions, _without_circles(workload, chosen), write)
+        run = _fastest(best, solutions, _without_circles(workload, chosen), planned)
         if run is None:
             break
         chosen = [joint for joint, time_ns in zip(run.made.joints, _spent(run), strict=True) if time_ns < joint.of.apart_ns]
-        if run.is_before(best):
+        if acceptance.take(run):
             best = run
     return best
 
@@ -113,16 +113,14 @@ def _without_circles(workload: Workload, joints: Sequence[JointCollective]) -> J
     return made
 
 
-def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, write: Write) -> CandidateRun | None:
+def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, planned: Planned) -> CandidateRun | None:
     """The fastest one of two orders and two choices for what is not joint; None if none can be replayed."""
     known_ns = np.array([*(joint.time_ns for joint in made.joints), 0], np.int64)[made.of_instance]
-    runs: list[CandidateRun] = []
+    acceptance = Acceptance[CandidateRun]()
     for chosen in [best.solutions] if best.solutions == solutions else [best.solutions, solutions]:
         for before in (None, best.after):
-            run = write(made, chosen, order_run(made.workload, chosen, before, known_ns))
-            if isinstance(run, CandidateRun):
-                runs.append(run)
-    return reduce(lambda first, run: run if run.is_before(first) else first, runs) if runs else None
+            acceptance.consider(planned(made, chosen, order_run(made.workload, chosen, before, known_ns)))
+    return acceptance.best
 
 
 def _spent(run: CandidateRun) -> list[int]:

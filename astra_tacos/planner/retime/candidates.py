@@ -59,6 +59,10 @@ class Candidate:
         """What is to be short: an iteration, or the whole run."""
         return self.end_ns if self.iteration_ns is None else self.iteration_ns
 
+    def is_before(self, other: Candidate) -> bool:
+        """Whether it is the better one: what is to be short is shorter, or ranks communicate less without computing."""
+        return (self.cost_ns, int(self.exposed_ns.sum())) < (other.cost_ns, int(other.exposed_ns.sum()))
+
     @property
     def name(self) -> str:
         """The policies in words."""
@@ -118,6 +122,10 @@ class Candidates:
             int(run.workload.tag.max(initial=-1)) + 1,
         )
         self._shared = shared_plans(self._implemented(run)).keys()
+
+    def is_allowed(self, candidate: Candidate) -> bool:
+        """Whether a candidate is no slower than the run as it is."""
+        return candidate.cost_ns <= self.cost_as_is_ns and candidate.end_ns <= self.before.end_ns
 
     def _implemented(self, run: Run) -> Run:
         return run if self._collectives is None else self._collectives.implemented(run)

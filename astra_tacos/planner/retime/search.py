@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
+from astra_tacos.planner.acceptance import Acceptance
 from astra_tacos.planner.retime.candidates import Candidate, Candidates
 from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
@@ -81,10 +82,6 @@ def names_of(requests: tuple[Request, ...]) -> tuple[str, ...]:
     return tuple(request.name for request in requests)
 
 
-def _exposed(made: Candidate) -> int:
-    return int(made.exposed_ns.sum())
-
-
 def tried(made: Candidate) -> Tried:
     """What a candidate took."""
     means = (int(column.mean()) for column in (made.outcome.compute_ns, made.exposed_ns))
@@ -101,8 +98,7 @@ class _Search:
         }
         self.most = most_replays + sum(map(len, self.variants.values())) + len(SYSTEMS)
         self.tried: dict[tuple[Request, ...], Tried] = {}
-        self.best: Candidate | None = None
-        self.best_ns = candidates.cost_as_is_ns
+        self.acceptance = Acceptance[Candidate]()
         self.combination: Combination = {}
 
     def run(self) -> Found:
@@ -158,14 +154,20 @@ class _Search:
         self.on_progress(min(len(self.tried), self.most), self.most)
         return self.tried[requests].cost_ns
 
+    @property
+    def best(self) -> Candidate | None:
+        """The best candidate, None if none is better than the run as it is."""
+        return self.acceptance.best
+
+    @property
+    def best_ns(self) -> int:
+        """What is to be short, of the best candidate, or of the run as it is."""
+        return self.candidates.cost_as_is_ns if self.best is None else self.best.cost_ns
+
     def keep(self, made: Candidate) -> bool:
-        """Make a candidate the best one if it is; its run must not end later than the run as it is."""
-        if made.cost_ns > self.best_ns or made.end_ns > self.candidates.before.end_ns:
-            return False
-        if made.cost_ns == self.best_ns and (self.best is None or _exposed(made) >= _exposed(self.best)):
-            return False
-        self.best, self.best_ns = made, made.cost_ns
-        return True
+        """Make a candidate the best one if it is; the first one has to be better than the run as it is."""
+        is_enough = made.cost_ns < self.best_ns if self.best is None else True
+        return is_enough and self.candidates.is_allowed(made) and self.acceptance.take(made)
 
     def try_orders(self) -> None:
         """Try all orders of few collectives: of the run as it is, and of the best combination."""
