@@ -93,7 +93,7 @@ def first_to_end(plans: Sequence[PlannedCollectives]) -> PlannedCollectives:
 
 def _collectives(request: PlanRequest, run: Run, output: Path, on_native: OnProgress, on_progress: OnProgress) -> PlanResult:
     """Plan the collectives of a run as it is."""
-    planned = plan_collectives(request, run, on_native, on_progress)
+    planned = plan_collectives(request, run, SynthesisCache(request.cache), on_native, on_progress)
     with replaced_directory(output) as folder:
         planned.write(folder, request.inputs, run, {})
     return planned.result
@@ -112,12 +112,13 @@ def _placed(request: PlanRequest, run: Run, output: Path, on_native: OnProgress,
     except ReplayError as error:
         stays = replace(request, more_notes=(f"{_NOT_PLACED}: {error}",))
         return _collectives(stays, run, output, on_native, on_progress)
-    as_is = plan_collectives(request, run, on_native, on_progress)
+    cache = SynthesisCache(request.cache)
+    as_is = plan_collectives(request, run, cache, on_native, on_progress)
     moved = None
     if not found.is_as_it_was:
         where = f"ranks are placed as {found.name} ({PLACE_FILE})"
         asked = replace(request, more_notes=(f"{where}: as they were, the plan takes {as_is.end_ns:,} ns",))
-        moved = plan_collectives(asked, permuted(workload, found.best.npu_of_rank), on_native, on_progress)
+        moved = plan_collectives(asked, permuted(workload, found.best.npu_of_rank), cache, on_native, on_progress)
     kept = as_is if moved is None else first_to_end((as_is, moved))
     written = replace(found, best=found.own) if kept is as_is else found
     placement = _placement(written, as_is, moved)
@@ -164,11 +165,12 @@ def _scheduled(request: PlanRequest, run: Run, output: Path, on_native: OnProgre
     Policies are timed with synthesized collectives, as the plan will have them. `plan.json` has the scheduling in `schedule`. Its
     `before` and its best native run are those of the run as its files say; `moved_ns` is the best native run moved in time.
     """
-    found = schedule(request, run, SynthesisCache(request.cache), on_progress)
+    cache = SynthesisCache(request.cache)
+    found = schedule(request, run, cache, on_progress)
     scheduled = found.result
-    as_is = kept = plan_collectives(request, run, on_native)
+    as_is = kept = plan_collectives(request, run, cache, on_native)
     if not scheduled.is_as_is:
-        moved = plan_collectives(request, found.run, on_native)
+        moved = plan_collectives(request, found.run, cache, on_native)
         kept = first_to_end((moved, as_is))
         scheduled = replace(scheduled, before_ns=as_is.result.before_ns, kept_as_is=kept is as_is)
         if scheduled.kept_as_is:

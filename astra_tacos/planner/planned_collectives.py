@@ -111,7 +111,7 @@ class PlannedCollectives:
 
 
 def plan_collectives(
-    request: PlanRequest, run: Run, on_native: OnProgress = _QUIET, on_progress: OnProgress = _QUIET
+    request: PlanRequest, run: Run, cache: SynthesisCache, on_native: OnProgress = _QUIET, on_progress: OnProgress = _QUIET
 ) -> PlannedCollectives:
     """Plan a run in which every collective is synthesized for its group on the network, and replay it before and after.
 
@@ -121,6 +121,8 @@ def plan_collectives(
     ----------
     run
         The run of the request, or what was made of it.
+    cache
+        Where synthesized collectives are kept.
     on_native
         Called with how many native configurations were tried, and about how many there are.
     on_progress
@@ -133,7 +135,7 @@ def plan_collectives(
     ReplayError
         If neither a planned run nor the run before goes to its end.
     """
-    planning = _Planning(request, run, on_native)
+    planning = _Planning(request, run, cache, on_native)
     system = replace(planning.base.run.system, preferred_dataset_splits=1)  # as in a run that has a trace of its own
     solutions = planning.solve_all(
         Machine(planning.network, system, planning.clock), [request.options] * len(planning.workload.cases), on_progress
@@ -173,7 +175,7 @@ class _Planning:
         Called with how many native configurations were tried, and about how many there are.
     """
 
-    def __init__(self, request: PlanRequest, run: Run, on_native: OnProgress) -> None:
+    def __init__(self, request: PlanRequest, run: Run, cache: SynthesisCache, on_native: OnProgress) -> None:
         self.request = request
         self.workload, limit = limit_messages(find_workload(run), request.most_messages)
         self.network = network = self.workload.run.network
@@ -182,7 +184,7 @@ class _Planning:
         self.topology = build_topology(network, may_forward=True)
         self.start = baseline_run(self.workload, request.baseline)
         check_dimensions(self.start)
-        self.cache = SynthesisCache(request.cache)
+        self.cache = cache
         self.own = _Base(self.start, try_replay(self.start, self.clock, route_loads=True))
         self.native_replays: NativeReplays = {}
         self.native = best_native(self.workload, self.clock, on_native, request.most_messages, self._known(), self.native_replays)

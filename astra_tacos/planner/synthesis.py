@@ -229,7 +229,7 @@ def solve_case(
             cache.keep(identity, schedule, {name: getattr(best, name) for name in _FIGURES})
     else:
         schedule = found[0]
-        best = CaseSolution(schedule, from_cache=True, **found[1])
+        best = CaseSolution(schedule, from_cache=cache.directory is not None, **found[1])
     if native_ns is not None and native_ns < best.time_ns:
         reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
         return CaseSolution(None, reason, native_ns=native_ns, from_cache=best.from_cache, defects=tuple(defects))

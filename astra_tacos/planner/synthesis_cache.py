@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,10 @@ class _About(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class SynthesisCache:
-    """A directory of schedules with figures of how each was chosen; None for no cache."""
+    """A directory of schedules with figures of how each was chosen; without one, schedules are kept in memory."""
 
     directory: Path | None
+    _known: dict[str, tuple[Schedule, dict[str, Any]]] = field(default_factory=dict, repr=False)
 
     def find(
         self, identity: dict[str, Any], wanted: Wanted, check: Callable[[Schedule], None] = check
@@ -113,7 +114,7 @@ class SynthesisCache:
             Raises an `AstraTacosError` for a schedule that is wrong; by default the oracle.
         """
         if self.directory is None:
-            return None
+            return self._known.get(_name(identity))
         path = self._path(identity)
         about_file = path.with_suffix(".json")
         try:
@@ -136,20 +137,23 @@ class SynthesisCache:
             forget_inputs(path, about_file)
 
     def holds(self, identity: dict[str, Any]) -> bool:
-        """Whether there are files for a case; whether they are of use, `find` says."""
-        return self.directory is not None and self._path(identity).with_suffix(".json").exists()
+        """Whether there is something for a case; whether it is of use, `find` says."""
+        if self.directory is None:
+            return _name(identity) in self._known
+        return self._path(identity).with_suffix(".json").exists()
 
     def refuse(self, identities: Sequence[dict[str, Any]], why: str) -> None:
         """Log that schedules found by `find` are not usable, and why."""
         _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(each)) for each in identities), why)
 
     def keep(self, identity: dict[str, Any], schedule: Schedule, figures: dict[str, Any]) -> None:
-        """Write a schedule and its figures; if the cache is not writable, do nothing.
+        """Keep a schedule and its figures; if the directory is not writable, do nothing.
 
         The figures go last: a case is there when they are. Something else than a file stays as it is: a pipe would wait for a
         reader.
         """
         if self.directory is None:
+            self._known[_name(identity)] = schedule, figures
             return
         path = self._path(identity)
         if any(place.exists() and not place.is_file() for place in (path, path.with_suffix(".json"))):
@@ -162,8 +166,13 @@ class SynthesisCache:
 
     def _path(self, identity: dict[str, Any]) -> Path:
         assert self.directory is not None
-        digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+        digest = _name(identity)
         return self.directory / digest[:2] / f"{digest}.npz"
+
+
+def _name(identity: dict[str, Any]) -> str:
+    """The name of what a schedule was synthesized from."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(identity: dict[str, Any], figures: dict[str, Any], schedule_file: Path) -> str:

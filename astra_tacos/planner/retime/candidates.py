@@ -13,7 +13,7 @@ from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.policy import Setting
 from astra_tacos.planner.retime.request import Request, describe
-from astra_tacos.planner.retime.symmetry import Source, read_graph, read_source, steps_of
+from astra_tacos.planner.retime.symmetry import read_graph, steps_of
 from astra_tacos.planner.retime.tasks import CollectiveDurations, Operation, TaskGraph
 from astra_tacos.planner.retime.written import Ordered, ordered, run_of
 from astra_tacos.planner.workload import Workload
@@ -109,8 +109,7 @@ class Candidates:
         rows = np.arange(run.workload.num_nodes)
         self.cost_as_is_ns = before.end_ns if self.steps is None else self.steps.iteration_ns(rows, before)
         self.workload, self.before, self.backend, self._collectives = workload, before, backend, collectives
-        self.source: Source = read_source(workload)
-        self._graph = read_graph(workload, self.source, before)
+        self._graph = read_graph(workload, before)
         self.setting = Setting(
             CollectiveDurations(run, backend, collectives),
             run.network.num_npus,

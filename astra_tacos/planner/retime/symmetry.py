@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,6 @@ from astra_tacos.planner.retime.tasks import Extent, Operation, Programs, Task, 
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run
-from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -179,41 +177,7 @@ def expanded(ranks: list[list[Task]], programs: Programs, workload: Workload) ->
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
-    """The files of a run as messages.
-
-    Parameters
-    ----------
-    heads, nodes
-        The head of each rank's trace, and all nodes by their row in the workload.
-    """
-
-    heads: list[Any]
-    nodes: list[Any]
-
-
-def read_source(workload: Workload) -> Source:
-    """Read the messages of a run's traces.
-
-    Raises
-    ------
-    ConfigError
-        If a file has changed since the run was read.
-    """
-    trace = workload.run.workload
-    heads, nodes = [], []
-    for rank in range(trace.num_ranks):
-        path = Path(f"{trace.prefix}.{rank}.et")
-        head, messages = read_messages(path)
-        if [node.id for node in messages] != trace.node_id[trace.rank_first[rank] : trace.rank_first[rank + 1]].tolist():
-            raise ConfigError(f"{path}: has changed since it was read, expected a file that stays as it is")
-        heads.append(head)
-        nodes += messages
-    return Source(heads, nodes)
-
-
-def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskGraph:
+def read_graph(workload: Workload, outcome: RunOutcome) -> TaskGraph:
     """The tasks of a run, of one rank for all that have the same program; durations are those of its replay.
 
     Raises
@@ -234,20 +198,20 @@ def read_graph(workload: Workload, source: Source, outcome: RunOutcome) -> TaskG
             f"{trace.prefix}: {trace.describe_node(row)} never runs, as it is in a cycle of dependencies or behind one"
         )
     took = np.maximum(outcome.node_finish_ns - outcome.node_issue_ns, 0).tolist()
+    dep_first, dep, num_data = trace.dep_first.tolist(), trace.dep.tolist(), run.columns.num_data.tolist()
     kind, place = trace.kind.tolist(), workload.graph.issue.place.tolist()
     programs = programs_of(workload)
     tasks: dict[int, Task] = {}
     ranks: list[list[Task]] = []
     for program, one in enumerate(programs.first_rank.tolist()):
         begin, end = int(trace.rank_first[one]), int(trace.rank_first[one + 1])
-        row_of = {int(node): begin + at for at, node in enumerate(trace.node_id[begin:end].tolist())}
         for row in range(begin, end):
             tasks[row] = Task(program, row, kind[row], place[row], 0 if kind[row] == NodeType.COMM_RECV else took[row])
             tasks[row].on_cpu = bool(run.columns.is_cpu_op[row])
         for row in range(begin, end):
-            message, task = source.nodes[row], tasks[row]
-            task.data = [tasks[row_of[dep]] for dep in message.data_deps]
-            others = (tasks[row_of[dep]] for dep in message.ctrl_deps)
+            task, first = tasks[row], dep_first[row]
+            task.data = [tasks[at] for at in dep[first : first + num_data[row]]]
+            others = (tasks[at] for at in dep[first + num_data[row] : dep_first[row + 1]])
             task.ctrl = [dep for dep in others if dep not in task.data and not (task.is_on_network and dep.is_on_network)]
         ranks.append([tasks[row] for row in range(begin, end)])
     messages = workload.graph.messages
