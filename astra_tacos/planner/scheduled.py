@@ -1,0 +1,72 @@
+"""The stage that moves the communication of a run in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from astra_tacos.planner.move import Move, Plans, Told
+from astra_tacos.planner.planned_collectives import check_verdict
+from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.retime.schedule_run import Scheduled, ScheduleResult, schedule
+from astra_tacos.planner.run_files import write_plan, write_script
+from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
+from astra_tacos.run.run import Run
+from astra_tacos.solver.first_use import OnProgress
+from astra_tacos.support.files import replaced_directory
+from astra_tacos.verifier.run_oracle import verify_run
+
+
+def scheduled(request: PlanRequest, run: Run, cache: SynthesisCache, on_progress: OnProgress) -> Move | None:
+    """The run with its communication scheduled; policies are timed with synthesized collectives, as the plan will have them."""
+    if request.schedule is None:
+        return None
+    found = schedule(request, run, cache, on_progress)
+    return _Scheduled(run=None if found.result.is_as_is else found.run, found=found)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Scheduled(Move):
+    """`plan.json` has the scheduling in `schedule`.
+
+    Its `before` and its best native run are those of the run as its files say; `moved_ns` is the best native run moved in time.
+    """
+
+    run: Run | None
+    found: Scheduled
+    is_preferred = True
+
+    def told(self, plans: Plans) -> Told:
+        result, as_is, moved = self.found.result, plans.as_is, plans.moved
+        about = {}
+        if moved is not None:
+            about = {"as_is_planned_ns": as_is.end_ns}
+            result = replace(result, before_ns=as_is.result.before_ns, kept_as_is=plans.keeps_as_is)
+            if result.kept_as_is:
+                note = (
+                    f"planned, the run as it is ends at {as_is.end_ns:,} ns, the scheduled one at {moved.end_ns:,} ns: "
+                    "the run as it is was kept"
+                )
+                result = replace(result, notes=(*result.notes, note))
+        return Told(plans.result, result, {"schedule": result.to_json() | about} | plans.result.to_json())
+
+
+def write_scheduled(request: PlanRequest, run: Run, output: Path, on_progress: OnProgress) -> ScheduleResult:
+    """Write a run whose communication is scheduled and whose collectives keep their algorithms, and its recording.
+
+    Raises
+    ------
+    VerificationError
+        If the written run does not do what the run before did: a defect of this package.
+    """
+    found = schedule(request, run, None, on_progress)
+    with replaced_directory(output) as folder:
+        written = found.run.write(folder, request.inputs.workload.name)
+        check_verdict(verify_run(written, {}, run))
+        write_script(folder, found.run)
+        recording = record_run(written, replay_run(written, found.result.backend, route_loads=True))
+        write_plan(folder, {"schedule": found.result.to_json()})
+        save_recording(recording, folder / REPLAY_FILE)
+    return found.result
