@@ -160,6 +160,7 @@ class _Edits:
         self._trace, self._columns, self._before, self._row, self._labels = trace, trace.workload, before, row, labels
         self._old_columns = before.workload
         of_node: dict[Callable[[Any, int], None], Bools] = {
+            self._set_labels: np.full(trace.num_nodes, labels is not None),
             self._set_id: self._differs("node_id"),
             self._set_deps: self._other_deps(),
             self._set_duration: self._differs("duration_us"),
@@ -171,7 +172,6 @@ class _Edits:
             **{partial(self._set_number, name): self._differs_column(name) for name in _OF_COLUMNS},
             self._set_pattern: self._differs_column("carried_pattern"),
             self._set_root: self._differs_column("root"),
-            self._set_labels: np.full(trace.num_nodes, labels is not None),
         }
         self._setters: list[Callable[[Any, int], None]] = list(of_node)
         self.which: NDArray[np.uint32] = np.zeros(trace.num_nodes, np.uint32)
