@@ -18,7 +18,7 @@ from astra_tacos.collective import COLLECTIVES
 
 PLACES = {name: place for names in public().values() for name, place in names.items()}
 FUNCTIONS = sorted(name for name in PLACES if inspect.isfunction(getattr(astra_tacos, name)))
-CALLED = "verify, replay, synthesize, export_schedule, lint, make_plan, generate, gather, reduce, search"
+CALLED = "verify, replay, synthesize, export_schedule, lint, plan, make_plan, generate, gather, reduce, search"
 every = pytest.mark.parametrize("name", sorted(PLACES))
 
 
