@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,11 +116,6 @@ def quickly_planned(inputs: RunInputs, output: Path, **options: Any) -> tuple[Pl
 def lint_plan(inputs: RunInputs) -> LintReport:
     """Findings in a run."""
     return lint(replace(inputs, ns3=None))
-
-
-def read_json(path: Path) -> Any:
-    """What a JSON file says."""
-    return json.loads(path.read_text())
 
 
 def contents(folder: Path, names: tuple[str, ...] = PLANNED) -> dict[str, bytes]:

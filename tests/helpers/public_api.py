@@ -28,8 +28,8 @@ Every name below is imported from `astra_tacos`, is typed, and says in its docst
     solution = solve(Request(network, "all-reduce", 4 << 20))
     export_schedule(solution.schedule, "all_reduce.xml", "msccl-xml")
 
-`solve` is what the command `synthesize` does, and `plan` what the command `plan` does. `synthesize` is the search alone, on a topology
-and a collective that a program builds.
+`solve` is what the command `synthesize` does, and `plan` what the command `plan` does. `synthesize` is the search alone, on a
+topology and a collective that a program builds.
 
 Sizes are bytes, times nanoseconds; bandwidths called `gibps` are 2^30 bytes per second ([units](glossary.md)). Errors are kinds
 of `AstraTacosError`, with one line that says where, what was found and what was expected.

@@ -8,8 +8,9 @@ from math import prod
 from random import Random
 
 import pytest
+from helpers.command import read_json
 from helpers.lint_runs import RunFiles, coll, comp
-from helpers.plans import planned, read_json, written
+from helpers.plans import planned, written
 
 from astra_tacos import AstraTacosError, CommType, SearchOptions, read_run, replay_run
 from astra_tacos.planner import best_native as search

@@ -8,9 +8,9 @@ from random import Random
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.compact_runs import random_compact_run
 from helpers.generated import small_model, write_network
-from helpers.plans import read_json
 
 from astra_tacos import (
     BACKENDS,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from helpers.command import read_json
 from helpers.lint_runs import RunFiles, coll
-from helpers.plans import lint_plan, planned, read_json, written
+from helpers.plans import lint_plan, planned, written
 from helpers.schedules import changed, columns
 
 from astra_tacos import SYNTHESIZERS, CommType, SearchOptions

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.command import run as command
 from helpers.generated import small_model, write_network
-from helpers.plans import generated_run, options_of, read_json
+from helpers.plans import generated_run, options_of
 
 from astra_tacos import (
     ConfigError,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.command import run
+from helpers.command import read_json, run
 from helpers.examples import examples
 from helpers.fabrics import TWO_LEVELS, WITH_DIRECT, fabrics
-from helpers.plans import golden_inputs, lint_plan, options_of, quickly_planned, read_json
+from helpers.plans import golden_inputs, lint_plan, options_of, quickly_planned
 from hypothesis import given
 from hypothesis import strategies as st
 

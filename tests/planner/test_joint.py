@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from helpers.command import read_json
 from helpers.lint_runs import RunFiles, coll, comp
-from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, read_json, written
+from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
 
 from astra_tacos import CommType, PlanResult, RunInputs, build_topology, make_collective, read_run, replay_run
 from astra_tacos.planner.joint.joint_sets import joint_sets

@@ -8,9 +8,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, read_json, written
+from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, written
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, read_run, replay_run
 from astra_tacos.planner import move

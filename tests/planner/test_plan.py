@@ -11,19 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import (
-    QUICK,
-    attributes,
-    contents,
-    lint_plan,
-    messages,
-    planned,
-    put_on_links,
-    quickly_planned,
-    read_json,
-    written,
-)
+from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, put_on_links, quickly_planned, written
 
 from astra_tacos import (
     CommType,

@@ -8,8 +8,9 @@ from random import Random
 
 import numpy as np
 import pytest
+from helpers.command import read_json
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import planned, read_json, written
+from helpers.plans import planned, written
 
 from astra_tacos import CommType, build_topology, replay_run
 from astra_tacos.planner.run_bound import PIECES, allowance, run_bound

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import INPUTS_VARIABLE
+from helpers.command import read_json
 from helpers.examples import examples
 from helpers.generated import small_model
 from helpers.lint_runs import RunFiles
@@ -22,7 +23,6 @@ from helpers.plans import (
     lint_plan,
     messages,
     planned,
-    read_json,
     same_or_faster,
     written,
 )

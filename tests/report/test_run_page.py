@@ -8,9 +8,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 from helpers.browser import DESKTOP, PHONE, opened
+from helpers.command import read_json
 from helpers.figures import drawn
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
-from helpers.plans import planned, put_on_links, read_json, written
+from helpers.plans import planned, put_on_links, written
 from helpers.recordings import random_recording, write_replay
 from matplotlib.colors import to_hex
 
