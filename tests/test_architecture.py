@@ -292,3 +292,20 @@ def test_names_of_groups_are_read_in_one_place():
     # Keys of the file, names of nodes, and names that have to become numbers; keys of the file of a compact run.
     assert readers == {"run/compact_run.py", "workload/linter/finding.py", "workload/repairer/steps/groups.py"}
     assert {place for place in counters if "routing" not in place} == {"run/patterns.py", "verifier/chakra_program.py"}
+
+
+def test_one_place_searches_native_settings():
+    """Nobody else makes a native configuration, or another one of it; `native_configuration` reads that of a run."""
+    settings = {"algorithms", "splits", "active_chunks", "optimization", "policy"}
+    makers = set()
+    for path in PACKAGE.rglob("*.py"):
+        if "solver.native_configuration" not in imported_modules(path):
+            continue
+        calls = [node for node in nodes(path) if isinstance(node, ast.Call)]
+        makes = any(ast.unparse(call.func) == "NativeConfiguration" for call in calls)
+        varies = any(
+            ast.unparse(call.func) == "replace" and settings & {keyword.arg for keyword in call.keywords} for call in calls
+        )
+        makers |= {path.relative_to(PACKAGE).as_posix()} if makes or varies else set()
+    # Runs whose ranks are alike are replayed by classes, in a search of their own.
+    assert makers == {"solver/native_search.py", "planner/compact/search.py"}

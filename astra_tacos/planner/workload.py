@@ -20,12 +20,12 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.planner.global_order import MergedGraph, merge
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
 from astra_tacos.planner.instances import Instances, IssueOrder, find_collective_nodes, find_issue_order, match_instances
-from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_types
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.solver.native_configuration import native_run
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
