@@ -83,7 +83,7 @@ def row(name: str, collective: str, size: int) -> tuple[float, float | None, str
     native = best_native_time(network, what, PACKET).best
     gain = None if native is None else native.time_ns / timed.time_ns
     made = f"{found.schedule.synthesizer}, {found.schedule.collective.chunks_per_npu} chunks"
-    best = "-" if native is None else f"{microseconds(native.time_ns)} ({native.system})"
+    best = "-" if native is None else f"{microseconds(native.time_ns)} ({native.name})"
     cells = (
         name,
         collective,

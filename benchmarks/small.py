@@ -292,7 +292,7 @@ def all_points(only: str = "") -> list[Point]:
 
 
 def describe(point: Point) -> str:
-    native = "-" if point.native is None else f"{format_time(point.native.time_ns)} {point.native.system}"
+    native = "-" if point.native is None else f"{format_time(point.native.time_ns)} {point.native.name}"
     bound = f"{point.ratio:.3f} {point.bound.name}"
     cells = (
         "VIOLATION" if point.is_violation else "ok", point.network, point.collective, format_size(point.size),
@@ -317,7 +317,7 @@ def of_violations(points: list[Point]) -> list[str]:
         assert native is not None
         lines.append(
             f"| {point.network} | {point.collective} of {format_size(point.size)} | "
-            f"{format_time(point.time_ns)} ({point.made_by}) | {format_time(native.time_ns)} | {native.system} | "
+            f"{format_time(point.time_ns)} ({point.made_by}) | {format_time(native.time_ns)} | {native.name} | "
             f"{point.slower - 1:.1%} |"
         )
     return lines

@@ -322,3 +322,20 @@ def test_nodes_are_built_in_one_place_as_messages_and_in_one_as_columns():
         columns |= {place} if "NodeTable" in called or "ATTRIBUTE_KEYS" in keys else set()
     assert messages == {"run/trace/node_bytes.py"}
     assert columns == set(), "NodeTable.of builds them"
+
+
+def test_one_place_searches_native_settings():
+    """Nobody else makes a native configuration, or another one of it; `native_configuration` reads that of a run."""
+    settings = {"algorithms", "splits", "active_chunks", "optimization", "policy"}
+    makers = set()
+    for path in PACKAGE.rglob("*.py"):
+        if "solver.native_configuration" not in imported_modules(path):
+            continue
+        calls = [node for node in nodes(path) if isinstance(node, ast.Call)]
+        makes = any(ast.unparse(call.func) == "NativeConfiguration" for call in calls)
+        varies = any(
+            ast.unparse(call.func) == "replace" and settings & {keyword.arg for keyword in call.keywords} for call in calls
+        )
+        makers |= {path.relative_to(PACKAGE).as_posix()} if makes or varies else set()
+    # Runs whose ranks are alike are replayed by classes, in a search of their own.
+    assert makers == {"solver/native_search.py", "planner/compact/search.py"}

@@ -15,13 +15,12 @@ from typing import Any
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.alike import find_alike, renumbered_solution
-from astra_tacos.planner.best_native import NativeReplays, best_native
+from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.joint.joint_choice import JointLimits, choose_joint, joint_figures
 from astra_tacos.planner.joint.joint_sets import JointSet
 from astra_tacos.planner.joint.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
-from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import PlanResult, case_figures
 from astra_tacos.planner.planned_run import COLUMNS, PlannedRun, node_rows, planned_run
 from astra_tacos.planner.request import PlanRequest
@@ -43,6 +42,8 @@ from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_r
 from astra_tacos.run.run import Run, RunInputs
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import OnProgress
+from astra_tacos.solver.native_configuration import NativeConfiguration, configuration_of
+from astra_tacos.solver.native_search import NativeReplays
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import VerificationError
 from astra_tacos.support.temporaries import garbage_kept

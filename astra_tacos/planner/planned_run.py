@@ -16,7 +16,6 @@ from astra_tacos.export.chakra import ScheduleFiles
 from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.assignment import Assignment, assign, tag_ranges
 from astra_tacos.planner.joint.joint_synthesis import NO_JOINT, JointWorkload
-from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_files import COLLECTIVE
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import NO_CASE, Workload
@@ -39,6 +38,7 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.written import written_memory
 from astra_tacos.schedule.joint import JOINT
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.solver.native_configuration import NativeConfiguration
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 

@@ -43,7 +43,7 @@ from astra_tacos.run.graph.longest_ways import LeastTimes, longest_ways
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.schedule.timing import MOST_TRUNCATED
-from astra_tacos.solver.native import SPLITS
+from astra_tacos.solver.native_search import MOST_SPLITS
 from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.units import bytes_per_ns
@@ -80,7 +80,7 @@ def _slowest(run: Run) -> float:
     return min(link.bandwidth_gibps or 1.0 for link in links)
 
 
-PIECES = SPLITS[-1]
+PIECES = MOST_SPLITS
 """Messages that what a rank has of a collective is cut into at most: as many as the splits of native collectives."""
 
 

@@ -18,7 +18,6 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
-from astra_tacos.planner.native_configuration import native_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.graph.instances import Instances
 from astra_tacos.run.graph.run_graph import RunGraph
@@ -26,6 +25,7 @@ from astra_tacos.run.patterns import COLLECTIVE_NAMES, carrying_types
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.solver.native_configuration import native_run
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 

@@ -157,11 +157,11 @@ class Comparison:
         figures = self._timed(size, native.best.time_ns) | _printed(native.prints)
         about: dict[str, Any] = {
             "root": what.root,
-            "made_by": str(native.best.system),
+            "made_by": native.best.name,
             "reduce_bandwidth_gbps": rate,
             "seconds": seconds,
         }
-        about |= {"notes": f"{native.best.system}, of {native.tried} configurations"}
+        about |= {"notes": f"{native.best.name}, of {native.tried} configurations"}
         columns = {key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures}
         return replace(self._blank(size, NATIVE), **columns, **about)
 

@@ -13,10 +13,8 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import planned, written
 
 from astra_tacos import AstraTacosError, CommType, SearchOptions, read_run, replay_run
-from astra_tacos.planner import best_native as search
 from astra_tacos.planner import planned_run as rewrite
-from astra_tacos.planner.best_native import BestNative, best_native
-from astra_tacos.planner.native_configuration import NativeConfiguration
+from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.workload import (
     find_workload,
 )
@@ -24,6 +22,7 @@ from astra_tacos.replayer.native import NATIVE_ALGORITHMS
 from astra_tacos.replayer.native_share import why_incomplete
 from astra_tacos.run.backend import CONGESTION_AWARE, CONGESTION_UNAWARE
 from astra_tacos.run.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE
+from astra_tacos.solver.native_configuration import NativeConfiguration
 from astra_tacos.verifier.run_oracle import verify_run
 
 QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)
@@ -114,23 +113,6 @@ def test_the_plan_is_the_best_native_run_where_nothing_is_faster(tmp_path):
         assert system | keys == system
 
 
-def test_a_run_of_too_many_messages_is_not_searched(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "MOST_MESSAGES_OF_ONE", 10)
-    best = found(written(tmp_path, two_patterns()))
-    assert best == BestNative(None, None, 0, True, best.refusal)
-    assert "too many to replay" in best.refusal
-
-
-def test_runs_of_many_messages_have_a_best_native_run(tmp_path, monkeypatch):
-    """Two configurations are replayed even where one takes all messages of a search."""
-    monkeypatch.setattr(search, "MOST_MESSAGES", 10)
-    inputs = written(tmp_path, two_patterns(("Ring", "Switch"), (3, 2)))
-    best = found(inputs, CONGESTION_UNAWARE)
-    assert best.was_cut_off and best.num_replays == 2
-    own_ns = replay_run(read_run(inputs), CONGESTION_UNAWARE).end_ns
-    assert best.end_ns <= own_ns
-
-
 def test_groups_run_what_a_list_of_one_names(tmp_path):
     """In groups of some ranks ASTRA-sim runs rings where several algorithms are named, and what is named where it is one."""
     rank = [coll(0, [], size=1 << 16, group=1)]
@@ -171,14 +153,6 @@ def test_an_algorithm_that_moves_too_little_is_no_baseline(tmp_path):
     files = RunFiles([[coll(0, [], AG, size=1 << 20)]] * 64, topology=("Switch",), npus=(64,))
     best = found(written(tmp_path, files))
     assert best.best.configuration.algorithms[1] != ("doubleBinaryTree",)
-
-
-def test_a_configuration_in_words():
-    ring, mixed = ("ring", "ring"), ("ring", "direct")
-    configuration = NativeConfiguration((ring, mixed, ring, ring), 4, 2, "localBWAware", "FIFO")
-    assert configuration.describe(("all-reduce",)) == "ring; localBWAware; 4 splits, 2 active; FIFO"
-    text = "all-reduce ring; all-gather ring, direct; localBWAware; 4 splits, 2 active; FIFO"
-    assert configuration.describe(("all-reduce", "all-gather")) == text
 
 
 def test_a_planned_broadcast_of_all_ranks_is_in_reach_of_the_native_list(tmp_path):

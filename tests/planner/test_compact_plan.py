@@ -30,7 +30,6 @@ from astra_tacos import (
 from astra_tacos.planner.compact.bound import _rates, compact_bound
 from astra_tacos.planner.compact.cases import find_cases, with_schedules
 from astra_tacos.planner.compact.plan import plan_compact
-from astra_tacos.planner.native_configuration import NativeConfiguration
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
@@ -40,6 +39,7 @@ from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.system import PER_NODE_KEY, read_system
 from astra_tacos.run.written import write_system
+from astra_tacos.solver.native_configuration import NativeConfiguration
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 

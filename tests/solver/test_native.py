@@ -21,7 +21,8 @@ from astra_tacos.replayer.native_share import why_incomplete
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, binaries_for
 from astra_tacos.run.run import RunInputs
 from astra_tacos.solver.clock import bounds_on
-from astra_tacos.solver.native import NativeSystem, best_native_time
+from astra_tacos.solver.native import best_native_time
+from astra_tacos.solver.native_configuration import NativeConfiguration
 from astra_tacos.solver.untruncated import untruncated_end_ns
 from astra_tacos.support.errors import AstraTacosError
 from astra_tacos.support.units import bytes_per_ns
@@ -43,7 +44,7 @@ def run_of(folder, network, what, keys):
 def test_a_time_is_that_of_a_run_from_files(size, clock, tmp_path):
     what = make_collective("all-reduce", 8, size)
     found = best_native_time(TWO_LEVELS, what, clock)
-    run = run_of(tmp_path, TWO_LEVELS, what, found.best.system.keys("all-reduce"))
+    run = run_of(tmp_path, TWO_LEVELS, what, found.best.configuration.keys(("all-reduce",)))
     assert found.time_ns == round(untruncated_end_ns(run, clock), 3) >= replay_run(run, clock).end_ns - 1
     assert found.time_ns == pytest.approx(replay_run(run, clock).end_ns, rel=0.01)
     assert [binary for binary, _ in found.prints] == list(binaries_for(TWO_LEVELS))
@@ -56,13 +57,13 @@ def test_the_fastest_of_two_dimensions_is_that_of_all_mixes(tmp_path):
     times = {}
     for mix in itertools.product(NATIVE_ALGORITHMS, repeat=2):
         try:
-            run = run_of(tmp_path / "-".join(mix), TWO_LEVELS, what, NativeSystem(mix).keys("all-gather"))
+            run = run_of(tmp_path / "-".join(mix), TWO_LEVELS, what, NativeConfiguration((mix,) * 4).keys(("all-gather",)))
             if not why_incomplete(run):
                 times[mix] = untruncated_end_ns(run, CONGESTION_AWARE)
         except AstraTacosError:
             continue
     found = best_native_time(TWO_LEVELS, what, CONGESTION_AWARE)
-    assert found.time_ns <= min(times.values()) + 0.001 and found.best.system.algorithms in times
+    assert found.time_ns <= min(times.values()) + 0.001 and found.best.algorithms in times
 
 
 def test_a_ring_of_neighbours_has_its_closed_form():
@@ -77,7 +78,7 @@ def test_what_does_not_move_all_of_the_data_is_left_out():
     what = make_collective("all-gather", 64, MIB)
     found = best_native_time(config("Ring 8, Ring 8"), what, CONGESTION_AWARE)
     assert found.time_ns >= 63 * MIB / (4 * bytes_per_ns(50.0))
-    assert "doubleBinaryTree" not in found.best.system.algorithms
+    assert "doubleBinaryTree" not in found.best.algorithms
 
 
 @examples(20)

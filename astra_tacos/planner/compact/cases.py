@@ -16,7 +16,6 @@ from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.network.rotations import why_not_symmetric
 from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.planner.compact.bound import shapes_of
-from astra_tacos.planner.native_configuration import NativeConfiguration, native_run
 from astra_tacos.planner.run_files import COLLECTIVE
 from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
@@ -27,6 +26,7 @@ from astra_tacos.run.system import COMM_KEYS, INT32_MAX
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, SymmetricSchedule, SymmetricTask
 from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.solver.native_configuration import NativeConfiguration, native_run
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from astra_tacos.planner.best_native import splits
 from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedules
-from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import most_spent
 from astra_tacos.planner.workload import MOST_SENDS
 from astra_tacos.replayer.run_replay import replay_classes
@@ -18,6 +16,8 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.solver.native_configuration import NativeConfiguration, configuration_of
+from astra_tacos.solver.native_search import splits
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.symmetric_oracle import check_symmetric

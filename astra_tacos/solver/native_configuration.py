@@ -50,10 +50,11 @@ class NativeConfiguration:
             parts.append(f"{self.splits} splits, {self.active_chunks} active")
         return "; ".join([*parts, self.policy])
 
-    def keys(self) -> dict[str, Any]:
-        """Its keys in the system JSON."""
+    def keys(self, patterns: Collection[str] = COMM_KEYS) -> dict[str, Any]:
+        """Its keys in the system JSON, with the algorithms of some patterns."""
+        named = zip(COMM_KEYS, self.algorithms, strict=True)
         return {
-            **{f"{key}-implementation": list(names) for key, names in zip(COMM_KEYS, self.algorithms, strict=True)},
+            **{f"{key}-implementation": list(names) for key, names in named if key in patterns},
             "preferred-dataset-splits": self.splits,
             "active-chunks-per-dimension": self.active_chunks,
             "collective-optimization": self.optimization,

@@ -1,0 +1,309 @@
+"""The search for the fastest configuration of native collectives of a run: every configuration is judged by a replay."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from astra_tacos.replayer.native import NATIVE_ALGORITHMS
+from astra_tacos.replayer.native_share import why_incomplete
+from astra_tacos.replayer.run_replay import Attempt, try_replay
+from astra_tacos.run.backend import Backend
+from astra_tacos.run.run import Run
+from astra_tacos.run.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE, SCHEDULING_POLICIES
+from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.solver.native_configuration import NativeConfiguration, configuration_of
+
+PACKETS_OF_MESSAGE = 8
+"""Packets whose replay takes about as long as that of a message on an analytical model."""
+SPLITS = (2, 4, 8, 16)
+MOST_SPLITS = SPLITS[-1]
+POLICIES = tuple(policy for policy in SCHEDULING_POLICIES if policy != "EXPLICIT")
+_MOST_SPLIT = 3
+"""Configurations that are split: another than the fastest may gain more."""
+_MOST_MIXES = 16
+"""Combinations of algorithms that are all tried unsplit."""
+NativeReplays = dict[NativeConfiguration, Attempt]
+"""Replays of a run in native configurations, on the clock."""
+Variants = Callable[[NativeConfiguration], Iterator[NativeConfiguration]]
+_Place = tuple[int, int | None]
+"""A pattern, by its number in `COMM_KEYS`, and a dimension; no dimension where one algorithm is all that a pattern names."""
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCollectives:
+    """The native collectives of a run.
+
+    Parameters
+    ----------
+    run
+        The run. Its own collectives are native in a configuration, whatever its system says.
+    patterns
+        Those of `COMM_KEYS` that the run has.
+    over_all
+        Those that collectives of all ranks have: one algorithm per dimension. Groups of some ranks run one algorithm.
+    messages
+        About how many messages a replay in a configuration takes; packets count as `PACKETS_OF_MESSAGE` says.
+    """
+
+    run: Run
+    patterns: tuple[str, ...]
+    over_all: frozenset[str]
+    messages: Callable[[NativeConfiguration], int]
+
+    @property
+    def num_dims(self) -> int:
+        """Algorithms that a collective of all ranks names."""
+        return max(1, len(self.run.network.dimensions))
+
+    @property
+    def in_groups(self) -> frozenset[str]:
+        """The patterns that only groups of some ranks run."""
+        return frozenset(self.patterns) - self.over_all
+
+    @property
+    def places(self) -> list[_Place]:
+        """Where the run may have an algorithm of its own. ASTRA-sim runs a collective of some ranks in one dimension."""
+        dimensions = {key: range(self.num_dims) if key in self.over_all else (None,) for key in self.patterns}
+        return [(COMM_KEYS.index(key), dimension) for key in self.patterns for dimension in dimensions[key]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a search goes.
+
+    Parameters
+    ----------
+    messages, messages_of_one
+        Messages of all replays together, and of one replay: about a microsecond each.
+    always
+        So many replays are made, however many messages all have together.
+    replays
+        At most so many replays are made.
+    rounds
+        So often all settings are varied, one at a time.
+    splits_last
+        Whether mixes of algorithms are compared unsplit, under each optimization, and only the fastest are split. Else mixes are
+        made of the fastest configuration so far, split as it is: that takes more messages.
+    threads
+        Replays at a time; None for as many as there are processors.
+    """
+
+    messages: int
+    messages_of_one: int
+    always: int = 0
+    replays: int = 150
+    rounds: int = 3
+    splits_last: bool = False
+    threads: int | None = None
+
+
+class NativeEnd(NamedTuple):
+    """How a replay of native collectives ended."""
+
+    end_ns: int
+    num_messages: int
+
+
+class NativeSearch:
+    """Replays of a run in native configurations, each once.
+
+    Parameters
+    ----------
+    on_progress
+        Called with how many configurations were tried, and about how many there are.
+    known
+        A configuration that was replayed already, and its replay, which has an outcome.
+    replays
+        Gets the replays that are made, and the known one.
+    """
+
+    def __init__(
+        self,
+        collectives: NativeCollectives,
+        clock: Backend,
+        reach: Reach,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+        known: tuple[NativeConfiguration, Attempt] | None = None,
+        replays: NativeReplays | None = None,
+    ) -> None:
+        self._collectives, self._run, self._clock, self._reach = collectives, collectives.run, clock, reach
+        self._on_progress, self._replays = on_progress, replays
+        self._left = reach.messages
+        own = configuration_of(self._run)
+        self._own = None if own is None else self._fitted(own)
+        self._ends: dict[NativeConfiguration, NativeEnd | None] = {}
+        self._incomplete: dict[tuple[tuple[str, ...], ...], str] = {}
+        self.was_cut_off, self._num_done = False, 0
+        self.refusal = "" if collectives.patterns else "the run has no collective that ASTRA-sim has"
+        if known is not None and collectives.patterns:
+            configuration, attempt = known
+            assert attempt.outcome is not None  # see `known`
+            self._ends[self._fitted(configuration)] = NativeEnd(attempt.outcome.end_ns, attempt.outcome.num_messages)
+            if replays is not None:
+                replays[self._fitted(configuration)] = attempt
+
+    @property
+    def num_replays(self) -> int:
+        """How many configurations were tried."""
+        return len(self._ends)
+
+    @property
+    def ends(self) -> dict[NativeConfiguration, NativeEnd]:
+        """The configurations in which the run ends, whether they move all of their data or not."""
+        return {configuration: end for configuration, end in self._ends.items() if end is not None}
+
+    def best(self, count: int, most_messages: int | None = None) -> list[NativeConfiguration]:
+        """So many of those of few enough messages that end first and move all of their data; fewer where there are fewer.
+
+        Of equally fast ones, those of the fewest messages come first; of these, the run's own.
+        """
+        ends, found = self.ends, list[NativeConfiguration]()
+        for configuration in sorted(ends, key=lambda each: (ends[each].end_ns, each.splits, each != self._own)):
+            few = most_messages is None or ends[configuration].num_messages <= most_messages
+            if few and self.is_complete(configuration):
+                found.append(configuration)
+            if len(found) == count:
+                break
+        return found
+
+    def is_complete(self, configuration: NativeConfiguration) -> bool:
+        """Whether its collectives move what their patterns need, whatever its splits and policy are."""
+        if configuration.algorithms not in self._incomplete:
+            self._incomplete[configuration.algorithms] = why_incomplete(configuration.run(self._run))
+        return not self._incomplete[configuration.algorithms]
+
+    def climb(self) -> None:
+        """Try one list of configurations after another, each made from the best so far."""
+        if not self._collectives.patterns:
+            return
+        several = self._collectives.num_dims > 1 and "all-reduce" in self._collectives.over_all
+        optimizations = (BASELINE, LOCAL_BW_AWARE) if several else (BASELINE,)
+        own = [] if self._own is None else [self._own]
+        if self._reach.splits_last:
+            self._try(own)
+            for optimization in optimizations:
+                self._try_unsplit(optimization)
+        else:
+            self._try([*own, *(each for optimization in optimizations for each in self._alike(optimization))])
+            policies = sorted(POLICIES, key=lambda each: each != self._policy)
+            many = [replace(each, splits=MOST_SPLITS, active_chunks=MOST_SPLITS) for each in self.best(2 * _MOST_SPLIT)]
+            self._try([replace(each, policy=policy) for each in many for policy in policies])
+        places = self._collectives.places
+        mixes = [] if self._reach.splits_last or len(places) < 2 else [partial(_algorithms, place) for place in places]
+        for _ in range(self._reach.rounds):
+            leader = self.best(1)
+            for make in mixes:
+                self._vary(1, make)
+            self._vary(_MOST_SPLIT, splits)
+            for vary in (_active_chunks, self._policies):
+                self._vary(1, vary)
+            if leader == self.best(1):
+                break
+
+    @property
+    def _policy(self) -> str:
+        return self._run.system.scheduling_policy if self._own is None else self._own.policy
+
+    def _fitted(self, configuration: NativeConfiguration) -> NativeConfiguration:
+        return configuration.fitted(self._collectives.num_dims, self._collectives.in_groups)
+
+    def _alike(self, optimization: str) -> list[NativeConfiguration]:
+        """One algorithm for everything, unsplit."""
+        return [
+            self._fitted(NativeConfiguration(((name,),) * len(COMM_KEYS), optimization=optimization, policy=self._policy))
+            for name in NATIVE_ALGORITHMS
+        ]
+
+    def _try_unsplit(self, optimization: str) -> None:
+        """Try all mixes of algorithms where they are few; else those that differ in one place from the fastest so far."""
+        alike, places = self._alike(optimization), self._collectives.places
+        if len(NATIVE_ALGORITHMS) ** len(places) <= _MOST_MIXES:
+            mixes = [alike[0]]
+            for place in places:
+                mixes = [mix for each in mixes for mix in _algorithms(place, each)]
+            self._try(mixes)
+            return
+        self._try(alike)
+        fastest = self._fastest(alike)
+        for place in places:
+            others = list(_algorithms(place, fastest))
+            self._try(others)
+            fastest = self._fastest(others)
+
+    def _fastest(self, configurations: list[NativeConfiguration]) -> NativeConfiguration:
+        """The one that ends first, the first one if none ends."""
+        ends = self.ends
+        ended = [each for each in configurations if each in ends]
+        return min(ended, key=lambda each: ends[each].end_ns, default=configurations[0])
+
+    def _vary(self, count: int, make: Variants) -> None:
+        """Try configurations made from each of so many that are the best so far."""
+        self._try(configuration for best in self.best(count) for configuration in make(best))
+
+    def _policies(self, best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+        """The same under other policies, if there is anything to order: several collectives of a rank, or several splits."""
+        workload = self._run.workload
+        if best.splits > 1 or np.count_nonzero(workload.kind == NodeType.COMM_COLL) > workload.num_ranks:
+            for policy in POLICIES:
+                yield replace(best, policy=policy)
+
+    def _try(self, configurations: Iterable[NativeConfiguration]) -> None:
+        """Replay those that the limits admit, some at a time."""
+        admitted = [each for each in configurations if self._admits(each)]
+        with ThreadPoolExecutor(self._reach.threads or os.cpu_count() or 1) as pool:
+            for configuration, end in zip(admitted, pool.map(self._end_of, admitted), strict=True):
+                if isinstance(end, NativeEnd):
+                    self._ends[configuration] = end
+                else:
+                    self.refusal = self.refusal or end
+                self._num_done += 1
+                expected = len(NATIVE_ALGORITHMS) * (4 + self._collectives.num_dims)
+                self._on_progress(self._num_done, max(self._num_done, expected))
+
+    def _admits(self, configuration: NativeConfiguration) -> bool:
+        """Whether a configuration is new and within the limits; its messages count then."""
+        if configuration in self._ends:
+            return False
+        messages, reach = self._collectives.messages(configuration), self._reach
+        is_many = messages > self._left and self.num_replays >= reach.always
+        if is_many or messages > reach.messages_of_one or self.num_replays >= reach.replays:
+            self.was_cut_off = True
+            self.refusal = self.refusal or f"about {messages:,} messages are too many to replay"
+            return False
+        self._left -= messages
+        self._ends[configuration] = None  # until it is replayed
+        return True
+
+    def _end_of(self, configuration: NativeConfiguration) -> NativeEnd | str:
+        """How a configuration ends, or why it does not."""
+        attempt = try_replay(configuration.run(self._run), self._clock)
+        if self._replays is not None:
+            self._replays[configuration] = attempt
+        return attempt.reason if attempt.outcome is None else NativeEnd(attempt.outcome.end_ns, attempt.outcome.num_messages)
+
+
+def _algorithms(place: _Place, best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    """All algorithms of a pattern in a dimension, or in all dimensions if the place has none."""
+    pattern, dimension = place
+    for name in NATIVE_ALGORITHMS:
+        names = [name if dimension in (None, each) else kept for each, kept in enumerate(best.algorithms[pattern])]
+        yield replace(best, algorithms=(*best.algorithms[:pattern], tuple(names), *best.algorithms[pattern + 1 :]))
+
+
+def splits(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    """The same with several splits, all of them active."""
+    for each in SPLITS:
+        yield replace(best, splits=each, active_chunks=each)
+
+
+def _active_chunks(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+    for active in (1, best.splits // 2):
+        if 0 < active < best.splits:
+            yield replace(best, active_chunks=active)
