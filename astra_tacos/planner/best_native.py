@@ -33,8 +33,6 @@ MOST_MESSAGES_OF_ONE = 1 << 23
 """Messages of one replay, also of the first ones: some ten seconds."""
 _ALWAYS = 2
 """So many replays are made, however many messages they have."""
-_MOST_KEPT = 1 << 16
-"""Nodes of a run up to which the outcomes of its replays are kept."""
 SPACE = (
     f"algorithm by pattern and dimension ({', '.join(NATIVE_ALGORITHMS)}) x 1 to {MOST_SPLITS} splits x active chunks up to the "
     f"splits x {' or '.join(POLICIES)} x localBWAware"
@@ -116,11 +114,10 @@ def best_native(
     known
         A configuration that was replayed already, and its replay, which has an outcome.
     replays
-        Gets the replays of a run that is not large.
+        Gets the replays; of a large run that of the best configuration alone.
     """
-    kept = replays if workload.run.workload.num_nodes <= _MOST_KEPT else None  # there may be a hundred
     collectives = _native_collectives(workload, clock)
-    search = NativeSearch(collectives, clock, Reach(MOST_MESSAGES, MOST_MESSAGES_OF_ONE, _ALWAYS), on_progress, known, kept)
+    search = NativeSearch(collectives, clock, Reach(MOST_MESSAGES, MOST_MESSAGES_OF_ONE, _ALWAYS), on_progress, known, replays)
     search.climb()
     ends, best, few = search.ends, search.best(1), search.best(1, most_messages)
     idle = why_idle(workload.own_run)

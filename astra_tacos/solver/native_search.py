@@ -23,6 +23,8 @@ from astra_tacos.solver.native_configuration import NativeConfiguration, configu
 PACKETS_OF_MESSAGE = 8
 """Packets whose replay takes about as long as that of a message on an analytical model."""
 SPLITS = (2, 4, 8, 16)
+_MOST_KEPT = 1 << 16
+"""Nodes of a run up to which all replays are kept: there may be a hundred."""
 MOST_SPLITS = SPLITS[-1]
 POLICIES = tuple(policy for policy in SCHEDULING_POLICIES if policy != "EXPLICIT")
 _MOST_SPLIT = 3
@@ -121,7 +123,7 @@ class NativeSearch:
     known
         A configuration that was replayed already, and its replay, which has an outcome.
     replays
-        Gets the replays that are made, and the known one.
+        Gets the replays that are made, and the known one; of a large run that of the best configuration alone.
     """
 
     def __init__(
@@ -258,11 +260,12 @@ class NativeSearch:
         """Replay those that the limits admit, some at a time."""
         admitted = [each for each in configurations if self._admits(each)]
         with ThreadPoolExecutor(self._reach.threads or os.cpu_count() or 1) as pool:
-            for configuration, end in zip(admitted, pool.map(self._end_of, admitted), strict=True):
+            for configuration, (end, attempt) in zip(admitted, pool.map(self._end_of, admitted), strict=True):
                 if isinstance(end, NativeEnd):
                     self._ends[configuration] = end
                 else:
                     self.refusal = self.refusal or end
+                self._keep(configuration, attempt)
                 self._num_done += 1
                 expected = len(NATIVE_ALGORITHMS) * (4 + self._collectives.num_dims)
                 self._on_progress(self._num_done, max(self._num_done, expected))
@@ -281,12 +284,21 @@ class NativeSearch:
         self._ends[configuration] = None  # until it is replayed
         return True
 
-    def _end_of(self, configuration: NativeConfiguration) -> NativeEnd | str:
-        """How a configuration ends, or why it does not."""
+    def _end_of(self, configuration: NativeConfiguration) -> tuple[NativeEnd | str, Attempt]:
+        """How a configuration ends, or why it does not; and its replay."""
         attempt = try_replay(configuration.run(self._run), self._clock)
-        if self._replays is not None:
-            self._replays[configuration] = attempt
-        return attempt.reason if attempt.outcome is None else NativeEnd(attempt.outcome.end_ns, attempt.outcome.num_messages)
+        end = attempt.reason if attempt.outcome is None else NativeEnd(attempt.outcome.end_ns, attempt.outcome.num_messages)
+        return end, attempt
+
+    def _keep(self, configuration: NativeConfiguration, attempt: Attempt) -> None:
+        """Keep a replay, if all are kept or it is that of the best configuration."""
+        if self._replays is None:
+            return
+        if self._run.workload.num_nodes > _MOST_KEPT:
+            if self.best(1) != [configuration]:
+                return
+            self._replays.clear()
+        self._replays[configuration] = attempt
 
 
 def _algorithms(place: _Place, best: NativeConfiguration) -> Iterator[NativeConfiguration]:
