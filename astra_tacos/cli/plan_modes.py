@@ -168,12 +168,12 @@ def plan_classes(
     from astra_tacos.synthesizer.search.search_options import QUICK
 
     check_output(output, inputs.folder)
-    some = read_compact(inputs.folder, read_network(inputs.network))
+    run = read_compact(inputs.folder, read_network(inputs.network))
     compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
     with progress("planning") as on_progress:
-        planned = plan_compact(some, backend, baseline, effort == QUICK, on_progress)
+        planned = plan_compact(run, backend, baseline, effort == QUICK, on_progress)
         planned.write(output, inputs.folder)
     if as_json:
         print_json(planned.result.to_json() | {"output": str(output)})
         return
-    print_compact_plan(planned.result, output, some.run.network, verbose=verbose)
+    print_compact_plan(planned.result, output, run.network, verbose=verbose)

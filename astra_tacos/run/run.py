@@ -14,7 +14,7 @@ from astra_tacos.network.network_config import NetworkConfig, configured, read_n
 from astra_tacos.network.network_files import NETWORK
 from astra_tacos.run.collective_files import CollectiveFiles
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
-from astra_tacos.run.lattice import CompactTrace
+from astra_tacos.run.lattice import CompactTrace, Lattice
 from astra_tacos.run.source import Source
 from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_trace
@@ -79,13 +79,13 @@ class Run:
     Parameters
     ----------
     workload
-        Traces of all ranks, with `workload` columns.
+        Traces of all ranks, with `workload` columns; of a run with classes those of representatives (`Trace.owners`).
     system, network, groups, remote_memory
         Contents of their files; `remote_memory` is None if no file was given.
     prefixes
         Prefixes of the traces of custom collectives that some node of the workload uses, as the system's files name them.
     collectives
-        Traces of these prefixes, in the same order; compact ones in a compact run.
+        Traces of these prefixes, in the same order; compact ones in a run with classes.
     implementation
         int32[num_nodes], entry of `prefixes` that a collective node of the workload uses; NATIVE (-1) for other nodes.
     directory
@@ -96,6 +96,8 @@ class Run:
         The run that it was made of, and which of its nodes each node was; None for a run as its files say.
     files
         The files of custom collectives, by their prefix, of a run that is made in memory: they are written with it.
+    classes
+        The translations that make the traces of all ranks of those of representatives; None for an ordinary run.
     """
 
     workload: Trace
@@ -110,6 +112,7 @@ class Run:
     slow: tuple[tuple[int, float], ...] = ()
     source: Source | None = None
     files: Mapping[str, CollectiveFiles] = field(default_factory=dict)
+    classes: Lattice | None = None
 
     @property
     def columns(self) -> WorkloadColumns:
@@ -117,6 +120,13 @@ class Run:
         if self.workload.workload is None:
             raise ValueError("the workload was read without its columns")
         return self.workload.workload
+
+    @property
+    def lattice(self) -> Lattice:
+        """The translations of a run with classes."""
+        if self.classes is None:
+            raise ValueError("the run has no classes")
+        return self.classes
 
     def write(self, folder: Path, name: str) -> Run:
         """Write the run into an empty directory, and read it back: the columns are the same, so that its replay is, too.

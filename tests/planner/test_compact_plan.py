@@ -20,11 +20,11 @@ from astra_tacos import (
     Parallelism,
     RunInputs,
     Step,
+    expand,
     generate,
     read_compact,
     read_network,
     read_run,
-    replay_classes,
     replay_run,
 )
 from astra_tacos.planner.compact.bound import _rates, compact_bound
@@ -71,10 +71,10 @@ def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path
     result = planned.result
     assert result.bound_ns <= result.time_ns <= result.best_native_ns <= result.before_ns
     some = read_compact(tmp_path / "planned", read_network(tmp_path / "planned/network.yml"))
-    by_rank = replay_run(some.expand(), backend)
+    by_rank = replay_run(expand(some), backend)
     assert by_rank.end_ns == result.time_ns
     place = some.lattice.places(np.arange(some.lattice.num_ranks))
-    assert np.array_equal(replay_classes(some, backend).finish_ns[place], by_rank.finish_ns)
+    assert np.array_equal(replay_run(some, backend).finish_ns[place], by_rank.finish_ns)
     ordinary = read_run(RunInputs.in_folder(tmp_path / "planned/ordinary", "w"))
     assert np.array_equal(replay_run(ordinary, backend).finish_ns, by_rank.finish_ns)
     assert read_json(tmp_path / "planned/plan.json")["time_ns"] == result.time_ns
@@ -106,11 +106,11 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed, tmp_path):
             schedules[number] = best_symmetric(task, 4096)
     native = NativeConfiguration(((random.choice(("ring", "direct")),),) * 4, policy="FIFO")
     planned = with_schedules(some, found, schedules, native)
-    assert (planned.run.implementation != NATIVE).any() == bool(schedules)
-    whole = planned.expand()
+    assert (planned.implementation != NATIVE).any() == bool(schedules)
+    whole = expand(planned)
     for backend in BACKENDS.values():
         try:
-            end_ns = replay_classes(planned, backend).end_ns
+            end_ns = replay_run(planned, backend).end_ns
         except AstraTacosError as error:
             assert "in an order that may differ" in str(error)
             continue
@@ -120,7 +120,7 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed, tmp_path):
 def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path):
     run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path)
     plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run)
-    planned = read_compact(tmp_path / "planned", read_network(network)).run
+    planned = read_compact(tmp_path / "planned", read_network(network))
     rows = np.flatnonzero(planned.implementation != NATIVE)
     assert len(rows)
     ids, patterns = group_ids(planned.columns)[rows], planned.columns.comm_type[rows]
@@ -170,14 +170,14 @@ def run_bound_compute(workload):
 def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(seed):
     random = Random(seed)
     some = random_compact_run(seed, 48)
-    if some.run.collectives or fixed_dimensions(some):
+    if some.collectives or fixed_dimensions(some):
         return
     found = find_cases(some)
     tasks = {number: case.task(random.choice(("blocking", "pipelined"))) for number, case in enumerate(found.cases)}
     schedules = {number: best_symmetric(task, 4096) for number, task in tasks.items() if task and random.random() < 0.8}
-    names = (random.choice(("ring", "direct")),) * max(1, len(some.run.network.dimensions))
+    names = (random.choice(("ring", "direct")),) * max(1, len(some.network.dimensions))
     planned = with_schedules(some, found, schedules, NativeConfiguration((names,) * 4, policy="FIFO"))
-    whole = planned.expand()
+    whole = expand(planned)
     alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]
     bound = compact_bound(some, alone, CONGESTION_AWARE)
     for backend in BACKENDS.values():
@@ -188,7 +188,7 @@ def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(
         if backend.models_congestion:
             assert bound.end_ns <= by_rank.end_ns
         try:
-            classes = replay_classes(planned, backend)
+            classes = replay_run(planned, backend)
         except AstraTacosError as error:
             assert "in an order that may differ" in str(error)
             continue

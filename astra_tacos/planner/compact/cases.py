@@ -18,7 +18,6 @@ from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.planner.compact.bound import shapes_of
 from astra_tacos.planner.native_configuration import NativeConfiguration, native_run
 from astra_tacos.planner.run_files import COLLECTIVE
-from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
 from astra_tacos.run.run import NATIVE, Run, pattern_key
@@ -103,19 +102,19 @@ class CompactCases:
         return counts
 
 
-def find_cases(some: CompactRun) -> CompactCases:
-    """The distinct collectives of a compact run that have several members and move at least a byte.
+def find_cases(run: Run) -> CompactCases:
+    """The distinct collectives of a run with classes that have several members and move at least a byte.
 
     Raises
     ------
     ConfigError
         If a group is no product of coordinates.
     """
-    trace, columns = some.run.workload, some.run.columns
-    shapes = shapes_of(some)
+    trace, columns = run.workload, run.columns
+    shapes = shapes_of(run)
     rows = shapes.rows
     ids = group_ids(columns)[rows]
-    seen = {number: _seen(some, number) for number in distinct(ids).tolist()}
+    seen = {number: _seen(run, number) for number in distinct(ids).tolist()}
     known: dict[CompactCase, int] = {}
     of_row = np.full(trace.num_nodes, -1, np.int64)
     listed = (rows, columns.comm_type[rows], trace.size_bytes[rows], columns.involved_dims[rows], ids, shapes.members)
@@ -126,12 +125,12 @@ def find_cases(some: CompactRun) -> CompactCases:
     return CompactCases(tuple(known), of_row)
 
 
-def _seen(some: CompactRun, number: int) -> tuple[Dimension, ...] | None:
+def _seen(run: Run, number: int) -> tuple[Dimension, ...] | None:
     """The network between the members of a group; None if it is not known."""
-    dimensions, lattice = some.run.network.dimensions, some.lattice
+    dimensions, lattice = run.network.dimensions, run.lattice
     if number == ALL_RANKS:
         return dimensions
-    members = np.array(some.run.groups.members[number], np.int64)
+    members = np.array(run.groups.members[number], np.int64)
     seen = []
     for dimension, values in zip(dimensions, lattice.values(members, f"group {number}"), strict=True):
         if len(values) > 1:
@@ -144,11 +143,11 @@ def _seen(some: CompactRun, number: int) -> tuple[Dimension, ...] | None:
 
 
 def with_schedules(
-    some: CompactRun,
+    run: Run,
     found: CompactCases,
     schedules: Schedules,
     native: NativeConfiguration | None = None,
-) -> CompactRun:
+) -> Run:
     """The run in which cases that have a schedule run its traces, in groups of their own, and all else is native.
 
     Parameters
@@ -156,10 +155,9 @@ def with_schedules(
     native
         How native collectives run; None for what the system says.
     """
-    run = some.run
     system = run.system if native is None else native.system(run.system)
     if not schedules:
-        return replace(some, run=native_run(run, system))
+        return native_run(run, system)
     traces = traces_of(run, found, schedules)
     entry = np.full(len(found.cases) + 1, NATIVE, np.int32)
     entry[list(schedules)] = np.arange(len(schedules))
@@ -183,7 +181,7 @@ def with_schedules(
     workload = replace(run.workload, node_id=node_id, workload=replace(columns, group=group, group_names=tuple(names)))
     prefixes = list(traces)
     per_node = {int(node_id[row]): prefixes[implementation[row]] for row in at.tolist()}
-    planned = replace(
+    return replace(
         run,
         system=system.with_traces(per_node),
         workload=workload,
@@ -194,7 +192,6 @@ def with_schedules(
         source=made_of(run, np.arange(run.workload.num_nodes)),
         files=dict(traces),
     )
-    return replace(some, run=planned)
 
 
 def traces_of(run: Run, found: CompactCases, schedules: Schedules) -> dict[str, SymmetricTraces]:

@@ -22,11 +22,11 @@ from astra_tacos.planner.compact.search import Candidate, Search
 from astra_tacos.planner.plan_result import DEPRECATED
 from astra_tacos.planner.run_bound import RunBound, share_kept
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE
-from astra_tacos.replayer.run_replay import replay_classes
+from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, binaries_for, choose_backend
-from astra_tacos.run.compact_run import CompactRun, read_compact, why_not_compact, write_ranks
+from astra_tacos.run.compact_run import read_compact, why_not_compact, write_ranks
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
-from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM, Run
 from astra_tacos.run.written import write_collectives, write_nodes, write_system
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.clock import Printed
@@ -140,13 +140,13 @@ class PlannedClasses:
         with replaced_directory(output) as target:
             _write(target, self)
             again = read_compact(target, read_network(target / NETWORK))
-            outcome = replay_classes(again, self.result.clock)
+            outcome = replay_run(again, self.result.clock)
             if outcome.end_ns != self.result.time_ns:
                 raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
-            if self.best.some.lattice.num_ranks <= MOST_EXPANDED:
+            if self.best.run.lattice.num_ranks <= MOST_EXPANDED:
                 (target / EXPANDED).mkdir()
                 write_expanded(again, self.traces, target / EXPANDED)
-            recording = record_run(again.run, outcome, None if self.before is None else self.before.outcome)
+            recording = record_run(again, outcome, None if self.before is None else self.before.outcome)
             save_recording(recording, target / REPLAY_FILE)
             write_json(target / PLAN_FILE, self.result.to_json())
 
@@ -166,7 +166,7 @@ def check_output(output: Path, folder: Path) -> None:
 
 
 def plan_compact(
-    some: CompactRun,
+    run: Run,
     backend: Backend | str | None = None,
     baseline: str | None = None,
     quick: bool = False,
@@ -190,31 +190,31 @@ def plan_compact(
     ReplayError
         If no run can be replayed.
     """
-    if why := why_not_compact(some.run):
-        raise ConfigError(f"{some.run.network.source}: {why}")
+    if why := why_not_compact(run):
+        raise ConfigError(f"{run.network.source}: {why}")
     model = choose_backend(backend)
-    search = Search(some, model, baseline, on_progress)
+    search = Search(run, model, baseline, on_progress)
     native = search.best_native(quick)
     # Also for the other link model: a run may be refused whose events have no one order.
     link_models = sorted(LINK_MODELS, key=lambda each: each != model.link_model)
     best = search.choose(native, [search.synthesize(each) for each in link_models])
     if search.before is not None and search.before.is_before(best):
         search.notes.append(f"keep the run as it is: it ends at {search.before.end_ns:,} ns, before this plan")
-    traces = traces_of(some.run, search.found, best.schedules)
+    traces = traces_of(run, search.found, best.schedules)
     return PlannedClasses(_result(search, best, native), best, search.before, traces)
 
 
 def _result(search: Search, best: Candidate, native: Candidate | None) -> CompactPlan:
-    some, found, before = search.some, search.found, search.before
+    run, found, before = search.run, search.found, search.before
     spent_before, spent_after = None if before is None else search.spent(before), search.spent(best)
-    trace = some.run.workload
-    alike = some.lattice.num_ranks // trace.num_ranks
+    trace = run.workload
+    alike = run.lattice.num_ranks // trace.num_ranks
     least = [case.least_ns() for case in found.cases]
     alone_ns = np.array([*(each or 0 for each in least), 0], np.int64)[found.of_row]
     rows = []
     for number, (case, count) in enumerate(zip(found.cases, found.counts, strict=True)):
         schedule = best.schedules.get(number)
-        algorithm = "native " + ", ".join(dict.fromkeys(best.some.run.system.native.get(case.key, ())))
+        algorithm = "native " + ", ".join(dict.fromkeys(best.run.system.native.get(case.key, ())))
         classes = len(np.unique(trace.rank[found.of_row == number]))
         rows.append(
             {
@@ -240,8 +240,8 @@ def _result(search: Search, best: Candidate, native: Candidate | None) -> Compac
     return CompactPlan(
         clock=search.backend,
         baseline=search.baseline,
-        num_ranks=some.lattice.num_ranks,
-        num_classes=some.run.workload.num_ranks,
+        num_ranks=run.lattice.num_ranks,
+        num_classes=run.workload.num_ranks,
         before_ns=None if before is None else before.end_ns,
         best_native_ns=None if native is None else native.end_ns,
         native_name="" if configuration is None else configuration.describe(found.patterns),
@@ -249,7 +249,7 @@ def _result(search: Search, best: Candidate, native: Candidate | None) -> Compac
         time_ns=best.end_ns,
         exposed_before_ns=None if before is None else int(before.outcome.exposed_comm_ns.max()),
         exposed_ns=int(best.outcome.exposed_comm_ns.max()),
-        bound=compact_bound(some, alone_ns, search.backend),
+        bound=compact_bound(run, alone_ns, search.backend),
         cases=tuple(sorted(rows, key=lambda row: -row["spent_after_ns"])),
         prints=_prints(best, native),
         notes=tuple(search.notes),
@@ -260,7 +260,7 @@ def _less_truncated(search: Search, number: int, least_ns: int | None) -> int | 
     """The bound of a case, less what truncated messages may save; None where links carry any number of messages."""
     if least_ns is None or not search.backend.models_congestion:
         return None
-    case, dimensions = search.found.cases[number], search.some.run.network.dimensions
+    case, dimensions = search.found.cases[number], search.run.network.dimensions
     rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions])).max())
     return int(least_ns * share_kept(case.collective, case.size_bytes, case.members, rate))
 
@@ -268,7 +268,7 @@ def _less_truncated(search: Search, number: int, least_ns: int | None) -> int | 
 def _prints(best: Candidate, native: Candidate | None) -> tuple[Printed, ...]:
     """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one."""
     printed = []
-    for binary in binaries_for(best.some.run.network):
+    for binary in binaries_for(best.run.network):
         ends: list[int | None] = []
         for candidate in (best, native):
             try:
@@ -281,14 +281,13 @@ def _prints(best: Candidate, native: Candidate | None) -> tuple[Printed, ...]:
 
 def _write(target: Path, planned: PlannedClasses) -> None:
     """Write all files of a planned run but the plan itself."""
-    some = planned.best.some
-    run = some.run
+    run = planned.best.run
     before = run if run.source is None else run.source.run
     (target / CLASSES).parent.mkdir()
     write_nodes(run.workload, before.workload, np.arange(run.workload.num_nodes), target / CLASSES)
     write_collectives(run, target)
     positions = {prefix: each.positions for prefix, each in planned.traces.items()}
-    write_ranks(target, some.lattice, run.groups.members, positions)
+    write_ranks(target, run.lattice, run.groups.members, positions)
     write_system(target, run.system)
     copy_network(Path(run.network.source), target)
     if run.remote_memory is not None:

@@ -11,9 +11,9 @@ from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedu
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import most_spent
 from astra_tacos.planner.workload import MOST_SENDS
-from astra_tacos.replayer.run_replay import replay_classes
+from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.compact_run import CompactRun, fixed_dimensions
+from astra_tacos.run.compact_run import fixed_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import COMM_KEYS
@@ -44,7 +44,7 @@ class Candidate:
         How native collectives run; None for what the system says.
     """
 
-    some: CompactRun
+    run: Run
     backend: Backend
     incomplete: str
     configuration: NativeConfiguration | None
@@ -57,9 +57,9 @@ class Candidate:
         Raises
         ------
         ConfigError, ReplayError
-            As `replay_classes`.
+            As `replay_run`.
         """
-        return replay_classes(self.some, self.backend)
+        return replay_run(self.run, self.backend)
 
     @property
     def end_ns(self) -> int:
@@ -80,30 +80,30 @@ class Candidate:
 class Search:
     """The search of the plan of one run."""
 
-    def __init__(self, some: CompactRun, backend: Backend, baseline: str | None, on_progress: Callable[[int, int], None]) -> None:
-        self.some, self.backend, self.baseline, self._on_progress = some, backend, baseline, on_progress
-        self.found = find_cases(some)
+    def __init__(self, run: Run, backend: Backend, baseline: str | None, on_progress: Callable[[int, int], None]) -> None:
+        self.run, self.backend, self.baseline, self._on_progress = run, backend, baseline, on_progress
+        self.found = find_cases(run)
         self.notes: list[str] = []
         self.num_done = 0
-        over_all = {case.key for case in self.found.cases if case.members == some.lattice.num_ranks}
+        over_all = {case.key for case in self.found.cases if case.members == run.lattice.num_ranks}
         self._in_groups = set(COMM_KEYS) - over_all
-        run = some.run if baseline is None else self._alike(baseline).run(some.run)
-        self.before = self._tried(replace(some, run=run), "the run before", configuration_of(run))
+        before = run if baseline is None else self._alike(baseline).run(run)
+        self.before = self._tried(before, "the run before", configuration_of(before))
 
     def _alike(self, name: str) -> NativeConfiguration:
         """One algorithm for all patterns."""
-        own = configuration_of(self.some.run)
+        own = configuration_of(self.run)
         alike = NativeConfiguration(((name,),) * len(COMM_KEYS), policy="FIFO" if own is None else own.policy)
-        return alike.fitted(len(self.some.run.network.dimensions), self._in_groups)
+        return alike.fitted(len(self.run.network.dimensions), self._in_groups)
 
     def _tried(
-        self, some: CompactRun, name: str, configuration: NativeConfiguration | None, schedules: Schedules | None = None
+        self, run: Run, name: str, configuration: NativeConfiguration | None, schedules: Schedules | None = None
     ) -> Candidate | None:
         """A run that can be replayed; None if it cannot, with a note."""
-        candidate = Candidate(some, self.backend, self._why_incomplete(some.run), configuration, schedules or {})
+        candidate = Candidate(run, self.backend, self._why_incomplete(run), configuration, schedules or {})
         self.num_done += 1
         self._on_progress(self.num_done, max(self.num_done + 1, 16))
-        if fixed := fixed_dimensions(some):
+        if fixed := fixed_dimensions(run):
             self.notes.append(f"{name} is left out: its collectives treat ranks by their numbers in dimension {fixed[0]}")
             return None
         try:
@@ -118,7 +118,7 @@ class Search:
         for number, case in enumerate(self.found.cases):
             named = len(run.system.native.get(case.key, ()))
             is_native = bool((run.implementation[self.found.of_row == number] == NATIVE).any())
-            if is_native and case.members == self.some.lattice.num_ranks and named < len(run.network.dimensions):
+            if is_native and case.members == self.run.lattice.num_ranks and named < len(run.network.dimensions):
                 return f"{case}: the system names algorithms of {named} of {len(run.network.dimensions)} dimensions"
         return ""
 
@@ -135,8 +135,8 @@ class Search:
                 if configuration in tried:
                     continue
                 tried.add(configuration)
-                some = replace(self.some, run=configuration.run(self.some.run))
-                candidate = self._tried(some, f"native {configuration.describe(patterns)}", configuration)
+                run = configuration.run(self.run)
+                candidate = self._tried(run, f"native {configuration.describe(patterns)}", configuration)
                 if candidate is not None and candidate.is_before(best):
                     best = candidate
 
@@ -187,7 +187,7 @@ class Search:
         def consider(others: Schedules, name: str) -> None:
             nonlocal best
             others = dict(sorted(others.items()))
-            run = with_schedules(self.some, self.found, others, configuration)
+            run = with_schedules(self.run, self.found, others, configuration)
             candidate = self._tried(run, name, configuration, others)
             if candidate is not None and candidate.is_before(best):
                 best = candidate
@@ -206,11 +206,11 @@ class Search:
                     others |= {} if schedule is None else {number: schedule}
                     consider(others, f"the run with {self.found.cases[number]}")
         if best is None:
-            raise ReplayError(f"{self.some.run.workload.prefix}: no run can be replayed; {self.notes[0]}")
+            raise ReplayError(f"{self.run.workload.prefix}: no run can be replayed; {self.notes[0]}")
         return best
 
     def spent(self, candidate: Candidate) -> list[int]:
         """The most time that a rank spends in each case."""
-        trace = candidate.some.run.workload
+        trace = candidate.run.workload
         most: list[int] = most_spent(self.found.of_row, len(self.found.cases), trace, candidate.outcome).tolist()
         return most
