@@ -303,13 +303,19 @@ def compact(run: Run) -> Run:
         plain, smallest, groups, why = _plain_and_periods(_keyed(run))
     if why:
         raise ConfigError(f"{workload.prefix}: {why}")
-    run, period = replace(run, workload=plain.workload, collectives=plain.collectives), list(smallest)
-    while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
+    plain, period = replace(run, workload=plain.workload, collectives=plain.collectives), list(smallest)
+    while fixed := _fixed(plain, Lattice(size, tuple(period)), groups):
         for index in fixed:
             period[index] = size[index]
     if period == list(size):
         raise ConfigError(f"{workload.prefix}: collectives treat ranks by their numbers, expected rings or direct exchanges")
-    return representatives_of(run, Lattice(size, tuple(period)))
+    lattice = Lattice(size, tuple(period))
+    ranks = lattice.representatives
+    rows = members_of(workload.rank_first, ranks)[1]
+    some = replace(plain, workload=plain.workload.of_ranks(ranks), implementation=run.implementation[rows], classes=lattice)
+    used = set(np.unique(group_ids(some.columns)).tolist())
+    members = {number: ranks for number, ranks in run.groups.members.items() if number in used}
+    return replace(some, groups=replace(run.groups, members=members), source=made_of(run, rows))
 
 
 _ONE_AT_A_TIME = Lock()
@@ -345,16 +351,6 @@ def _plain_and_periods(keyed: Keyed[Run]) -> tuple[Run, tuple[int, ...], _Uses, 
 
 def _is_turned_same(labels: _Words, axis: int, turn: int) -> bool:
     return np.array_equal(labels, np.roll(labels, turn, axis))
-
-
-def representatives_of(run: Run, lattice: Lattice) -> Run:
-    """The run with classes of an ordinary run and its translations."""
-    ranks = lattice.representatives
-    workload = run.workload.of_ranks(ranks)
-    some = replace(run, workload=workload, implementation=run.implementation[members_of(run.workload.rank_first, ranks)[1]])
-    used = set(np.unique(group_ids(some.columns)).tolist())
-    members = {number: listed for number, listed in run.groups.members.items() if number in used}
-    return replace(some, groups=replace(run.groups, members=members), classes=lattice)
 
 
 def why_not_compact(run: Run) -> str | None:

@@ -34,7 +34,9 @@ PATTERN_KEYS = {
 NATIVE = -1
 """In place of the entry of a custom collective."""
 GROUPS, SYSTEM, MEMORY = "comm_group.json", "system.json", "remote_memory.json"
-CLASSES, RANKS = "classes/w", "ranks.json"
+NAME = "w"
+"""Name of the workload of a run that is made without one."""
+CLASSES, RANKS = f"classes/{NAME}", "ranks.json"
 """The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
 WORKLOAD = "workload"
 """Names of files, and of the folder of traces, in a run directory."""
@@ -128,25 +130,29 @@ class Run:
             raise ValueError("the run has no classes")
         return self.classes
 
-    def write(self, folder: Path, name: str) -> Run:
+    def write(self, folder: Path, name: str = NAME) -> Run:
         """Write the run into an empty directory, and read it back: the columns are the same, so that its replay is, too.
 
         Parameters
         ----------
         name
-            Of its workload: `folder/workload/NAME.<rank>.et`.
+            Of its workload: `folder/workload/NAME.<rank>.et`. A run with classes has `folder/CLASSES.<class>.et`, and `RANKS`.
 
         Raises
         ------
         ConfigError
-            If a file of the run that it was made of has changed since that was read.
+            If a file of the run that it was made of has changed since that was read, or a run with classes has a custom
+            collective without classes of its positions.
         VerificationError
             If the run that is read is another one: a defect of this package.
         """
+        from astra_tacos.run.compact_run import read_compact
         from astra_tacos.run.written import check_same, write_run
 
         write_run(self, folder, name)
-        again = read_run(RunInputs.in_folder(folder, name))
+        is_ordinary = self.classes is None
+        inputs = RunInputs.in_folder(folder, name)
+        again = read_run(inputs) if is_ordinary else read_compact(folder, read_network(inputs.network))
         check_same(self, again)
         return replace(again, network=replace(again.network, ns3=self.network.ns3))
 

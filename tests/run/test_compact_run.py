@@ -9,13 +9,20 @@ import numpy as np
 import pytest
 from helpers.compact_runs import random_compact_run
 from helpers.damage import refusal
+from helpers.generated import small_model, write_network
 from helpers.networks import config
 
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import BACKENDS
 from astra_tacos.run.compact_run import compact, expand
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.lattice import Lattice
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
 
 COLUMNS = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep")
 
@@ -133,3 +140,24 @@ def test_groups_that_translations_move_to_one_another_are_one_orbit():
     assert [part.tolist() for part in lattice.canonical(np.array([11]), np.array([3]))] == [[0], [16]]
     with pytest.raises(ConfigError, match="group 0 has ranks 0, 1, 4, expected a product of coordinates"):
         lattice.orbits([np.array([0, 1, 4])])
+
+
+@pytest.mark.parametrize("shape", [("FullyConnected 2", "Ring 4", "Switch 4"), ("Ring 8", "Switch 4")], ids=" x ".join)
+def test_the_classes_of_an_ordinary_run_are_written_and_end_as_its_ranks_do(shape, tmp_path):
+    network = tmp_path / "n.yml"
+    write_network(network, *shape)
+    folder = generate(Step(small_model(), Parallelism(4, 2, 4), 4), tmp_path / "ranks", network=network).path
+    whole = read_run(replace(RunInputs.in_folder(folder, "w"), network=network))
+    some = compact(whole)
+    (tmp_path / "classes").mkdir()
+    again = some.write(tmp_path / "classes")
+    assert again.classes == some.classes and len(list((tmp_path / "classes/classes").iterdir())) < whole.workload.num_ranks
+    for backend in BACKENDS.values():
+        assert replay_run(expand(again), backend).end_ns == replay_run(whole, backend).end_ns
+
+
+def test_a_collective_of_all_positions_is_not_written_for_classes(tmp_path):
+    made = next(some for some in map(random_compact_run, range(200)) if some.prefixes)
+    some = replace(made, collectives=expand(made).collectives)
+    with pytest.raises(ConfigError, match="a collective of all positions in a run with classes, expected the ordinary run"):
+        some.write(tmp_path)

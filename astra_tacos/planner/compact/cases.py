@@ -20,7 +20,7 @@ from astra_tacos.planner.native_configuration import NativeConfiguration, native
 from astra_tacos.planner.run_files import COLLECTIVE
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
-from astra_tacos.run.run import NATIVE, Run, pattern_key
+from astra_tacos.run.run import NATIVE, Run, implementations, pattern_key
 from astra_tacos.run.source import made_of
 from astra_tacos.run.system import COMM_KEYS, INT32_MAX
 from astra_tacos.run.trace.schema import CommType
@@ -179,16 +179,17 @@ def with_schedules(
             group[at[(ids[at] == one) & (implementation[at] == which)]] = len(names)
             names.append(str(number))
     workload = replace(run.workload, node_id=node_id, workload=replace(columns, group=group, group_names=tuple(names)))
-    prefixes = list(traces)
-    per_node = {int(node_id[row]): prefixes[implementation[row]] for row in at.tolist()}
+    names_of = list(traces)
+    with_traces = system.with_traces({int(node_id[row]): names_of[implementation[row]] for row in at.tolist()})
+    prefixes, of_row = implementations(workload, with_traces)
     return replace(
         run,
-        system=system.with_traces(per_node),
+        system=with_traces,
         workload=workload,
         groups=CommunicatorGroups(run.groups.source, members),
-        prefixes=tuple(traces),
-        collectives=tuple(each.trace(prefix) for prefix, each in traces.items()),
-        implementation=implementation,
+        prefixes=prefixes,
+        collectives=tuple(traces[prefix].trace(prefix) for prefix in prefixes),
+        implementation=of_row,
         source=made_of(run, np.arange(run.workload.num_nodes)),
         files=dict(traces),
     )

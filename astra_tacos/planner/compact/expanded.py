@@ -18,15 +18,12 @@ from astra_tacos.planner.run_files import write_script
 from astra_tacos.run.collective_files import CollectiveFiles
 from astra_tacos.run.compact_run import expand, read_compact
 from astra_tacos.run.lattice import CompactTrace
-from astra_tacos.run.run import CLASSES, GROUPS, RANKS, WORKLOAD, Run, RunInputs
+from astra_tacos.run.run import CLASSES, GROUPS, NAME, RANKS, WORKLOAD, Run, RunInputs
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.run.written import write_nodes
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.support.grouping import members_of
-
-NAME = "w"
-"""Name of its workload."""
 
 
 def export_ordinary(run: Run, output: Path) -> None:
@@ -92,7 +89,7 @@ def write_expanded(run: Run, known: Mapping[str, SymmetricTraces], folder: Path)
         assert isinstance(collective, CompactTrace)  # `read_compact`
         files[prefix] = known[prefix].of_all() if prefix in known else ExpandedFiles(run.directory / prefix, collective)
     whole = replace(expand(run), files=files)
-    whole.write(folder, NAME)
+    whole.write(folder)
     write_script(folder, whole)
 
 

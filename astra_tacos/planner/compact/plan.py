@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +12,8 @@ import numpy as np
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.export.run_directory import SCRIPT
-from astra_tacos.network.network_config import describe_dimensions, read_network
-from astra_tacos.network.network_files import NETWORK, copy_network
+from astra_tacos.network.network_config import describe_dimensions
+from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.compact.bound import compact_bound
 from astra_tacos.planner.compact.cases import traces_of
 from astra_tacos.planner.compact.expanded import write_expanded
@@ -24,10 +23,9 @@ from astra_tacos.planner.run_bound import RunBound, share_kept
 from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE, PLAN_FILE
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, binaries_for, choose_backend
-from astra_tacos.run.compact_run import read_compact, why_not_compact, write_ranks
+from astra_tacos.run.compact_run import why_not_compact
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
-from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM, Run
-from astra_tacos.run.written import write_collectives, write_nodes, write_system
+from astra_tacos.run.run import GROUPS, MEMORY, RANKS, SYSTEM, Run
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.clock import Printed
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
@@ -138,8 +136,7 @@ class PlannedClasses:
         """
         check_output(output, folder)
         with replaced_directory(output) as target:
-            _write(target, self)
-            again = read_compact(target, read_network(target / NETWORK))
+            again = self.best.run.write(target)
             outcome = replay_run(again, self.result.clock)
             if outcome.end_ns != self.result.time_ns:
                 raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
@@ -277,18 +274,3 @@ def _prints(best: Candidate, native: Candidate | None) -> tuple[Printed, ...]:
                 ends.append(None)  # ranks of a class may differ there
         printed.append(Printed(binary, *ends))
     return tuple(printed)
-
-
-def _write(target: Path, planned: PlannedClasses) -> None:
-    """Write all files of a planned run but the plan itself."""
-    run = planned.best.run
-    before = run if run.source is None else run.source.run
-    (target / CLASSES).parent.mkdir()
-    write_nodes(run.workload, before.workload, np.arange(run.workload.num_nodes), target / CLASSES)
-    write_collectives(run, target)
-    positions = {prefix: each.positions for prefix, each in planned.traces.items()}
-    write_ranks(target, run.lattice, run.groups.members, positions)
-    write_system(target, run.system)
-    copy_network(Path(run.network.source), target)
-    if run.remote_memory is not None:
-        shutil.copyfile(run.remote_memory.source, target / MEMORY)
