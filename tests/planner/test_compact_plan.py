@@ -18,10 +18,13 @@ from astra_tacos import (
     ConfigError,
     Dimension,
     Parallelism,
+    PlanRequest,
     RunInputs,
+    SearchOptions,
     Step,
     expand,
     generate,
+    make_plan,
     read_compact,
     read_network,
     read_run,
@@ -67,17 +70,42 @@ def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path
         return
     planned = plan_compact(read_compact(run, read_network(network)), backend)
     for _ in range(2):  # a plan of its own is replaced
-        planned.write(tmp_path / "planned", run)
-    result = planned.result
+        result = planned.write(tmp_path / "planned", run)
     assert result.bound_ns <= result.time_ns <= result.best_native_ns <= result.before_ns
     some = read_compact(tmp_path / "planned", read_network(tmp_path / "planned/network.yml"))
     by_rank = replay_run(expand(some), backend)
-    assert by_rank.end_ns == result.time_ns
+    assert by_rank.end_ns == result.time_ns == result.path_after.end_ns
+    assert by_rank.num_messages == result.messages.after
     place = some.lattice.places(np.arange(some.lattice.num_ranks))
     assert np.array_equal(replay_run(some, backend).finish_ns[place], by_rank.finish_ns)
     ordinary = read_run(RunInputs.in_folder(tmp_path / "planned/ordinary", "w"))
     assert np.array_equal(replay_run(ordinary, backend).finish_ns, by_rank.finish_ns)
     assert read_json(tmp_path / "planned/plan.json")["time_ns"] == result.time_ns
+
+
+def test_the_figures_of_a_plan_of_classes_are_those_of_a_plan_of_all_ranks(tmp_path):
+    """The cases, their groups and nodes, and the run before, as ranks one by one have them; and every key of `plan.json`."""
+    run, network = made(DENSE, SHAPES[0], tmp_path)
+    generate(DENSE, tmp_path / "ranks", network=network)
+    inputs = replace(RunInputs.in_folder(tmp_path / "ranks", "w"), network=network)
+    options = SearchOptions(effort="quick")
+    whole = make_plan(PlanRequest(inputs, CONGESTION_AWARE, options=options), tmp_path / "plan_of_ranks").result
+    of_classes = plan_compact(read_compact(run, read_network(network)), CONGESTION_AWARE).write(tmp_path / "planned", run)
+    for name in ("num_ranks", "num_nodes", "num_collectives", "before_ns", "exposed_before_ns"):
+        assert getattr(of_classes, name) == getattr(whole, name)
+    assert of_classes.messages.before == whole.messages.before
+    of_rank = [{(case.collective, case.size_bytes, case.members): case for case in each.cases} for each in (of_classes, whole)]
+    assert of_rank[0].keys() == of_rank[1].keys()
+    for key, case in of_rank[0].items():
+        assert (case.groups, case.count, case.first_group) == (
+            of_rank[1][key].groups,
+            of_rank[1][key].count,
+            of_rank[1][key].first_group,
+        )
+    written, ordinary = (read_json(tmp_path / folder / "plan.json") for folder in ("planned", "plan_of_ranks"))
+    of_nodes = {"node_columns", "nodes", "verified", "unchecked", "traces"}
+    assert ordinary.keys() - of_nodes <= written.keys()
+    assert ordinary["cases"][0].keys() <= written["cases"][0].keys()
 
 
 def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path):

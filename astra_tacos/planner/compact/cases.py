@@ -79,6 +79,11 @@ class CompactCase:
         task = self.task("pipelined")
         return None if task is None else max(bound.time_ns for bound in symmetric_bounds(task))
 
+    @property
+    def name(self) -> str:
+        """What the names of its traces begin with."""
+        return f"{self.collective.replace('-', '_')}_{self.size_bytes}B_of_{self.members}"
+
     def __str__(self) -> str:
         return f"{self.collective} of {self.size_bytes:,} bytes and {self.members:,} ranks"
 
@@ -123,6 +128,17 @@ def find_cases(run: Run) -> CompactCases:
             dimensions = None if involved >= 0 and group == ALL_RANKS else seen[group]
             of_row[row] = known.setdefault(CompactCase(pattern, size, dimensions, members), len(known))
     return CompactCases(tuple(known), of_row)
+
+
+def group_at(run: Run, row: int) -> tuple[int, ...]:
+    """The ranks of the group of a collective node."""
+    number, involved = int(group_ids(run.columns)[row]), int(run.columns.involved_dims[row])
+    if number != ALL_RANKS:
+        return run.groups.members[number]
+    digits = run.lattice.digits(np.arange(run.lattice.num_ranks))
+    here = run.lattice.digits(run.lattice.representatives[run.workload.rank[[row]]])
+    stays = [index for index in range(len(digits)) if involved >= 0 and involved >> index & 1 == 0]
+    return tuple(np.flatnonzero((digits == here)[stays].all(axis=0)).tolist())
 
 
 def _seen(run: Run, number: int) -> tuple[Dimension, ...] | None:
@@ -201,7 +217,5 @@ def traces_of(run: Run, found: CompactCases, schedules: Schedules) -> dict[str, 
     tags = tag_ranges(run.workload.prefix, run.workload.tag, rows, TAGS)
     traces = {}
     for place, ((number, schedule), first_tag) in enumerate(zip(schedules.items(), tags, strict=True)):
-        case = found.cases[number]
-        name = f"{case.collective.replace('-', '_')}_{case.size_bytes}B_of_{case.members}_{place}"
-        traces[f"{COLLECTIVE}/{name}"] = SymmetricTraces(schedule, first_tag)
+        traces[f"{COLLECTIVE}/{found.cases[number].name}_{place}"] = SymmetricTraces(schedule, first_tag)
     return traces

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from astra_tacos.planner.best_native import splits
+from astra_tacos.planner.best_native import BestNative, NativeRun, splits
 from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedules
 from astra_tacos.planner.native_configuration import NativeConfiguration, configuration_of
 from astra_tacos.planner.plan_result import most_spent
@@ -18,12 +18,15 @@ from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.schedule.timing import LinkModel
+from astra_tacos.solver.native import SPLITS
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
 _NATIVES = ("ring", "direct")
 """Native algorithms in which all members do the same."""
+_SPACE = f"{' or '.join(_NATIVES)} by pattern x 1 to {SPLITS[-1]} splits, all of them active"
+"""The configurations among which the best native run is looked for."""
 _MOST_PARTS = 50_000
 """Parts that splits cut a native collective into, of all ranks of a group."""
 _WORTH = 0.005
@@ -89,6 +92,7 @@ class Search:
         self._in_groups = set(COMM_KEYS) - over_all
         before = run if baseline is None else self._alike(baseline).run(run)
         self.before = self._tried(before, "the run before", configuration_of(before))
+        self.before_reason = "" if self.before is not None else self.notes[0]
 
     def _alike(self, name: str) -> NativeConfiguration:
         """One algorithm for all patterns."""
@@ -122,8 +126,8 @@ class Search:
                 return f"{case}: the system names algorithms of {named} of {len(run.network.dimensions)} dimensions"
         return ""
 
-    def best_native(self, quick: bool) -> Candidate | None:
-        """The native run that ends first: algorithms for all patterns, then by pattern, then splits."""
+    def best_native(self, quick: bool) -> tuple[Candidate | None, BestNative]:
+        """The native run that ends first, and the search for it: algorithms for all patterns, then by pattern, then splits."""
         patterns = self.found.patterns
         before = self.before
         best = None if before is None or before.configuration is None or before.incomplete else before
@@ -142,19 +146,24 @@ class Search:
 
         alike = [self._alike(name) for name in _NATIVES]
         climb(alike)
-        if best is None or quick:
-            return best
-        for key in patterns if len(patterns) > 1 else ():
+        if best is None:
+            return None, BestNative(None, None, len(tried), False, self.notes[-1], _SPACE)
+        for key in patterns if len(patterns) > 1 and not quick else ():
             start, at = best.configuration, COMM_KEYS.index(key)
             assert start is not None
             climb(
                 replace(start, algorithms=(*start.algorithms[:at], each.algorithms[at], *start.algorithms[at + 1 :]))
                 for each in alike
             )
-        assert best.configuration is not None
+        configuration = best.configuration
+        assert configuration is not None  # it is native
         members = max((case.members for case in self.found.cases), default=0)
-        climb(each for each in splits(best.configuration) if each.splits * members <= _MOST_PARTS)
-        return best
+        split = [] if quick else list(splits(configuration))
+        admitted = [each for each in split if each.splits * members <= _MOST_PARTS]
+        climb(admitted)
+        assert best.configuration is not None
+        native = NativeRun(best.configuration, patterns, best.end_ns, best.outcome.num_messages)
+        return best, BestNative(native, native, len(tried), quick or len(admitted) < len(split), space=_SPACE)
 
     def synthesize(self, link_model: LinkModel) -> Schedules:
         """A schedule for each case that has one."""
