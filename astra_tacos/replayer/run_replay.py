@@ -18,7 +18,7 @@ from astra_tacos.replayer.routes import CongestionAware, Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
-from astra_tacos.run.compact_run import MOST_RANKS, compact, why_not_compact
+from astra_tacos.run.compact_run import MOST_RANKS, check_collectives, compact, why_not_compact
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import RemoteMemory
@@ -71,8 +71,8 @@ def replay_run(
     Raises
     ------
     ConfigError
-        If a node or file would make ASTRA-sim stop, the backend cannot model the network, or the run has classes that ranks of
-        the network cannot have, or of which transmissions are asked for.
+        If a node or file would make ASTRA-sim stop, the backend cannot model the network, or the run has classes of which
+        ranks do not do the same, or of which transmissions are asked for.
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes. Of a run with classes also where things happen at
         one instant on a rank or link in an order that may differ between ranks that one stands for.
@@ -81,6 +81,7 @@ def replay_run(
     if run.classes is not None:
         if why := why_not_compact(run):
             raise ConfigError(f"{run.workload.prefix}: {why}")
+        check_collectives(run)
         if record_transmissions:
             raise ConfigError(f"{run.workload.prefix}: transmissions of a run with classes, expected the ordinary run (`expand`)")
     elif run.workload.num_ranks >= _MANY_RANKS and chosen.is_analytical and not record_transmissions:

@@ -248,9 +248,8 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
             raise ConfigError(
                 f"{source}: has no group {describe(name)}, which {folder / CLASSES} names: expected its coordinates"
             )
-    if checks and (fixed := fixed_dimensions(run)):
-        which = ", ".join(f"dimension {index}" for index in fixed)
-        raise ConfigError(f"{source}: collectives treat ranks by their numbers, expected as period of {which} its size")
+    if checks:
+        check_collectives(run)
     return run
 
 
@@ -268,6 +267,20 @@ def _check_traces(prefix: Path, what: str, expected: int, source: Path) -> None:
 def fixed_dimensions(run: Run) -> list[int]:
     """Dimensions that must not be turned, as collectives do not treat their members alike; none if the classes are sound."""
     return _fixed(run, run.lattice, _used_groups(run))
+
+
+def check_collectives(run: Run) -> None:
+    """Check that collectives of a run with classes do the same in all ranks of a class.
+
+    Raises
+    ------
+    ConfigError
+        If they do not.
+    """
+    if fixed := fixed_dimensions(run):
+        which = ", ".join(f"dimension {index}" for index in fixed)
+        found = f"{run.groups.source}: collectives treat ranks by their numbers"
+        raise ConfigError(f"{found}, expected as period of {which} its size")
 
 
 def _shown(sizes: Sequence[int]) -> str:

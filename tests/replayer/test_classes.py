@@ -13,7 +13,7 @@ from helpers.networks import config
 from astra_tacos.replayer import run_replay
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET
-from astra_tacos.run.compact_run import compact, expand
+from astra_tacos.run.compact_run import compact, expand, fixed_dimensions
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.outcome import LinkLoads, RunOutcome
 from astra_tacos.run.run import NATIVE
@@ -175,6 +175,21 @@ def test_bytes_on_routes_are_those_of_all_ranks(seed):
     except AstraTacosError:
         return
     assert all(np.array_equal(getattr(classes, each.name), getattr(whole, each.name)) for each in fields(LinkLoads))
+
+
+def test_collectives_that_treat_ranks_by_their_numbers_are_refused():
+    """Such ranks end at several times, of which those of representatives are only some."""
+    refused = 0
+    for seed in range(40):
+        some = random_compact_run(seed)
+        if some.prefixes or fixed_dimensions(some):
+            continue
+        tree = replace(some, system=replace(some.system, native=dict.fromkeys(some.system.native, ("doubleBinaryTree",))))
+        if fixed_dimensions(tree):
+            with pytest.raises(ConfigError, match=r"collectives treat ranks by their numbers, expected as period of dimension"):
+                replay_run(tree)
+            refused += 1
+    assert refused > 5
 
 
 def test_transmissions_are_refused():

@@ -13,7 +13,6 @@ from astra_tacos.planner.plan_result import most_spent
 from astra_tacos.planner.workload import MOST_SENDS
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.compact_run import fixed_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import COMM_KEYS
@@ -107,9 +106,6 @@ class Search:
         candidate = Candidate(run, self.backend, self._why_incomplete(run), configuration, schedules or {})
         self.num_done += 1
         self._on_progress(self.num_done, max(self.num_done + 1, 16))
-        if fixed := fixed_dimensions(run):
-            self.notes.append(f"{name} is left out: its collectives treat ranks by their numbers in dimension {fixed[0]}")
-            return None
         try:
             candidate.outcome  # noqa: B018
         except AstraTacosError as error:
