@@ -24,12 +24,12 @@ from astra_tacos.planner.plan import plan as make_plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.schedule_run import ScheduleResult
-from astra_tacos.replayer.run_replay import replay_classes, replay_run
+from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
 from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
-from astra_tacos.run.compact_run import CompactRun, compact, read_compact
+from astra_tacos.run.compact_run import compact, expand, read_compact
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_trace
@@ -90,7 +90,6 @@ __all__ = [
     "BuildingBlock",
     "Collective",
     "CommType",
-    "CompactRun",
     "CompactSolution",
     "ConfigError",
     "Device",
@@ -152,6 +151,7 @@ __all__ = [
     "compact",
     "compute_timing",
     "divide_endpoint",
+    "expand",
     "export_chakra",
     "export_msccl_xml",
     "export_schedule",
@@ -172,7 +172,6 @@ __all__ = [
     "reduce",
     "reduce_scatter",
     "replay",
-    "replay_classes",
     "replay_run",
     "replay_trace",
     "save_schedule",

@@ -94,10 +94,10 @@ def _export_run(folder: Path, output: Path | None, network_path: Path | None, as
     """Write the ordinary run of a compact one."""
     from astra_tacos.export.run_directory import SCRIPT
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.planner.compact.expanded import NAME, export_ordinary
+    from astra_tacos.planner.compact.expanded import export_ordinary
     from astra_tacos.run.compact_run import read_compact
     from astra_tacos.run.directory import CompactInputs, Given, next_command
-    from astra_tacos.run.run import WORKLOAD
+    from astra_tacos.run.run import NAME, WORKLOAD
 
     kind, target = identify(folder)
     found = find_given(target, Given(network=network_path)) if kind is Kind.COMPACT_RUN else None
@@ -106,15 +106,15 @@ def _export_run(folder: Path, output: Path | None, network_path: Path | None, as
     if output is None:
         raise click.UsageError("Missing option '--output'.")
     with progress("exporting"):
-        some = read_compact(found.folder, read_network(found.network))
-        export_ordinary(some, output)
+        run = read_compact(found.folder, read_network(found.network))
+        export_ordinary(run, output)
     if as_json:
-        print_json({"schedule": str(folder), "format": _RUN, "output": str(output), "num_ranks": some.lattice.num_ranks})
+        print_json({"schedule": str(folder), "format": _RUN, "output": str(output), "num_ranks": run.lattice.num_ranks})
         return
     start = f"ASTRA_SIM_BIN=... {shlex.quote(str(output / SCRIPT))}"
     rows: list[tuple[str, ...]] = [("workload", str(output / WORKLOAD / NAME)), ("files", str(output)), ("start", start)]
     rows.append(("next", next_command(output)))
-    print_answer(f"{folder}: {some.lattice.num_ranks:,} ranks", rows)
+    print_answer(f"{folder}: {run.lattice.num_ranks:,} ranks", rows)
 
 
 def _load(path: Path) -> Schedule:

@@ -27,6 +27,8 @@ from astra_tacos.cli.shared.search_options import candidate_option, read_candida
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
 
 if TYPE_CHECKING:
+    from astra_tacos.network.network_config import NetworkConfig
+    from astra_tacos.planner.plan import Plan
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
@@ -119,7 +121,8 @@ def plan(
 
     if isinstance(inputs, CompactInputs):
         refuse_others(inputs)
-        plan_classes(inputs, output, backend, asked["baseline"], asked["options"].effort, verbose=verbose, as_json=as_json)
+        planned = plan_classes(inputs, output, backend, asked["baseline"], asked["options"].effort)
+        _print(planned, output, read_network(inputs.network), {}, verbose=verbose, as_json=as_json)
         return
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
@@ -139,8 +142,15 @@ def plan(
     what = "scheduling" if request.keep_collectives else "planning (native configurations, then collectives)"
     with points_to_lint(), progress(what) as on_progress:
         planned = planning.plan(request, output, on_progress, on_progress)
-    result, network = planned.result, read_network(inputs.network)
     measured = {} if program is None else measure_plan(inputs, output, program, request.baseline, in_ns3, progress)
+    _print(planned, output, read_network(inputs.network), measured, verbose=verbose, as_json=as_json)
+
+
+def _print(
+    planned: Plan, output: Path, network: NetworkConfig, measured: dict[str, Any], *, verbose: bool, as_json: bool
+) -> None:
+    """Print what was planned; `measured` is what ASTRA-sim itself took."""
+    result = planned.result
     if as_json:
         cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
         found = planned.to_json() | {"output": str(output)} | cached

@@ -15,11 +15,12 @@ from astra_tacos.cli.shared.options import (
     output_option,
     run_options,
 )
-from astra_tacos.cli.shared.plan_table import print_compact_plan, print_divided, print_placed
+from astra_tacos.cli.shared.plan_table import print_divided, print_placed
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.solver.first_use import PLANNING, READING, REPLAYING, SYMMETRIC
 
 if TYPE_CHECKING:
+    from astra_tacos.planner.plan import Plan
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
@@ -151,29 +152,17 @@ def refuse_others(inputs: CompactInputs) -> None:
         )
 
 
-def plan_classes(
-    inputs: CompactInputs,
-    output: Path,
-    backend: Backend | None,
-    baseline: str | None,
-    effort: str,
-    *,
-    verbose: bool,
-    as_json: bool,
-) -> None:
-    """Plan a compact run, write it, and print the gain."""
+def plan_classes(inputs: CompactInputs, output: Path, backend: Backend | None, baseline: str | None, effort: str) -> Plan:
+    """Plan a compact run, and write it."""
     from astra_tacos.network.network_config import read_network
     from astra_tacos.planner.compact.plan import check_output, plan_compact
+    from astra_tacos.planner.plan import Plan
     from astra_tacos.run.compact_run import read_compact
     from astra_tacos.synthesizer.search.search_options import QUICK
 
     check_output(output, inputs.folder)
-    some = read_compact(inputs.folder, read_network(inputs.network))
+    run = read_compact(inputs.folder, read_network(inputs.network))
     compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
     with progress("planning") as on_progress:
-        planned = plan_compact(some, backend, baseline, effort == QUICK, on_progress)
-        planned.write(output, inputs.folder)
-    if as_json:
-        print_json(planned.result.to_json() | {"output": str(output)})
-        return
-    print_compact_plan(planned.result, output, some.run.network, verbose=verbose)
+        planned = plan_compact(run, backend, baseline, effort == QUICK, on_progress)
+        return Plan(planned.write(output, inputs.folder))

@@ -71,6 +71,8 @@ class BestNative:
         The same of those that have no more messages than the planned run may have; None if there is none.
     was_cut_off
         Whether more would have been, but for the limits on messages and replays.
+    space
+        The configurations that it looks among, in words.
     """
 
     best: NativeRun | None
@@ -78,6 +80,7 @@ class BestNative:
     num_replays: int
     was_cut_off: bool
     refusal: str = ""
+    space: str = SPACE
 
     @property
     def end_ns(self) -> int | None:
@@ -86,7 +89,7 @@ class BestNative:
 
     def to_json(self) -> dict[str, Any]:
         """The best run, how many were tried, out of which space, and the refusal."""
-        search = {"tried": self.num_replays, "space": SPACE, "cut_off": self.was_cut_off, "refusal": self.refusal or None}
+        search = {"tried": self.num_replays, "space": self.space, "cut_off": self.was_cut_off, "refusal": self.refusal or None}
         return {"best_native": None if self.best is None else self.best.to_json(), "native_search": search}
 
 

@@ -47,6 +47,8 @@ class CaseFigures:
         Whether the time limit ended it, so that another machine might find something else.
     spent_before_ns, spent_after_ns, share
         The most time that a rank spends in it before and after, and its share of the run after.
+    network
+        The network that its members have between them, where that is dimensions.
     """
 
     name: str
@@ -72,10 +74,12 @@ class CaseFigures:
     spent_before_ns: int | None
     spent_after_ns: int
     share: float
+    network: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything that depends on the inputs alone."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "from_cache"}
+        left = {"from_cache", *(("network",) if self.network is None else ())}
+        return {name: getattr(self, name) for name in self.__slots__ if name not in left}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +154,15 @@ class PlanResult:
     joint
         Collectives of several groups that run joint schedules.
     path_before, path_after
-        The critical paths; before is None if that run does not end.
+        The critical paths; before is None if that run does not end, and both of a run with classes that is not written.
     prints
         What programs of ASTRA-sim print for the planned run, and for the best native one.
     moved_ns
         End of the best native run whose communication is moved in time as that of the planned run; None without a schedule.
     placement
         Where the ranks are, if other places were tried.
+    num_classes
+        Ranks that stand for all, of a run with classes.
     """
 
     clock: Backend
@@ -176,10 +182,11 @@ class PlanResult:
     messages: MessageCounts
     joint: tuple[JointFigures, ...]
     path_before: PathSummary | None
-    path_after: PathSummary
+    path_after: PathSummary | None
     prints: tuple[Printed, ...] = ()
     moved_ns: int | None = None
     placement: PlannedPlacement | None = None
+    num_classes: int | None = None
 
     @property
     def bound_ns(self) -> int:
@@ -218,9 +225,11 @@ class PlanResult:
             return ""
         if self.time_ns <= self.bound.parts_ns.get("compute", 0) * _COMPUTES:
             return "no gain: compute ends last"
-        if self.messages.limit < self.native_messages:
-            return f"no gain: the best native run has more messages than the {self.messages.limit:,} of --max-messages"
-        return "no gain: native collectives are as fast"
+        limit = self.messages.limit
+        if limit is not None and limit < self.native_messages:
+            return f"no gain: the best native run has more messages than the {limit:,} of --max-messages"
+        ordinary = "" if self.num_classes is None else " (the run of `export --format run` may gain)"
+        return f"no gain: native collectives are as fast{ordinary}"
 
     @property
     def native_messages(self) -> int:
@@ -244,6 +253,7 @@ class PlanResult:
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`; `deprecated` names the keys that the next release will not have."""
         own: dict[str, Any] = {"backend": self.clock.name, "baseline": self.baseline}
+        own |= {} if self.num_classes is None else {"num_classes": self.num_classes}
         own |= {"num_ranks": self.num_ranks, "num_nodes": self.num_nodes, "num_collectives": self.num_collectives}
         own |= {"time_ns": self.time_ns, "before_ns": self.before_ns, "before_reason": self.before_reason}
         own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_ns": self.exposed_ns, "moved_ns": self.moved_ns}

@@ -27,6 +27,8 @@ from astra_tacos.support.files import check_outside, check_replaceable
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"
 PER_NODE, COLLECTIVE = "per_node.yml", "collective"
+ORDINARY = "ordinary"
+"""The ordinary run beside a compact one."""
 _OWN = {PLAN_FILE, PLACE_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 _OWN |= {NS3_SCRIPT, *NS3_FILES, *NS3_WRITTEN}
 

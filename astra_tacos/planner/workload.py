@@ -283,11 +283,13 @@ class MessageCounts:
 
     Parameters
     ----------
+    limit
+        How many the planned one may have; None for any number.
     before, after
         How many the run has, and the planned one; None where that was not replayed.
     """
 
-    limit: int
+    limit: int | None
     before: int | None
     after: int
 

@@ -18,8 +18,7 @@ from astra_tacos.replayer.routes import CongestionAware, Engine, NetworkModel
 from astra_tacos.replayer.stall import explain_stall
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import BACKENDS, Backend, choose_backend
-from astra_tacos.run.compact_run import MOST_RANKS, CompactRun, compact, why_not_compact
-from astra_tacos.run.lattice import Lattice
+from astra_tacos.run.compact_run import MOST_RANKS, check_collectives, compact, why_not_compact
 from astra_tacos.run.outcome import RunOutcome, Transmissions
 from astra_tacos.run.run import Run
 from astra_tacos.run.system import RemoteMemory
@@ -52,7 +51,9 @@ def replay_run(
     `astra-network-analytical`. Native collectives are replayed as graphs of messages (`replayer.native`), and make the result
     `approximate`.
 
-    Of a large run, ranks that do the same at translated places of the network are replayed once, where that is exact.
+    Of a large run, ranks that do the same at translated places of the network are replayed once, where that is exact. Of a run
+    with classes the representatives are replayed: each does what all ranks do that it stands for, at the same times. Then the
+    outcome has an entry a representative, and a row a node of theirs, and a link stands for all that translations move it to.
 
     Parameters
     ----------
@@ -70,58 +71,50 @@ def replay_run(
     Raises
     ------
     ConfigError
-        If a node or file would make ASTRA-sim stop, or the backend cannot model the network.
+        If a node or file would make ASTRA-sim stop, the backend cannot model the network, or the run has classes of which
+        ranks do not do the same, or of which transmissions are asked for.
     ReplayError
-        If nodes wait for ever; the message names the chain of waiting nodes.
+        If nodes wait for ever; the message names the chain of waiting nodes. Of a run with classes also where things happen at
+        one instant on a rank or link in an order that may differ between ranks that one stands for.
     """
     chosen = choose_backend(backend)
-    if run.workload.num_ranks >= _MANY_RANKS and chosen.is_analytical and not record_transmissions:
+    if run.classes is not None:
+        if why := why_not_compact(run):
+            raise ConfigError(f"{run.workload.prefix}: {why}")
+        check_collectives(run)
+        if record_transmissions:
+            raise ConfigError(f"{run.workload.prefix}: transmissions of a run with classes, expected the ordinary run (`expand`)")
+    elif run.workload.num_ranks >= _MANY_RANKS and chosen.is_analytical and not record_transmissions:
         try:
             return _of_classes(run, chosen, route_loads, progress)
         except AstraTacosError:
             pass  # there are no classes, or replaying every rank says better what is wrong
-    return _replay(run, chosen, None, record_transmissions, route_loads, progress)
+    return _replay(run, chosen, record_transmissions, route_loads, progress)
 
 
 def _of_classes(run: Run, chosen: Backend, route_loads: bool, progress: Callable[[int, int], None] | None) -> RunOutcome:
     """The outcome of a run whose classes are replayed."""
-    some = compact(run)
-    return _replay(some.run, chosen, some.lattice, False, route_loads, progress, run.workload)
+    return _replay(compact(run), chosen, False, route_loads, progress, run.workload)
 
 
-def replay_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOutcome:
-    """Replay the representatives of a compact run: each does what all ranks do that it stands for, at the same times.
-
-    The outcome has an entry a representative, and a row a node of theirs. A link stands for all that translations move it to.
+def try_classes(run: Run, backend: Backend | str | None = None) -> RunOutcome | None:
+    """The replay of a run with classes; None where ranks of a class may differ, so that every rank has to be replayed.
 
     Raises
     ------
     ConfigError, ReplayError
-        As `replay_run`; a ReplayError also where things happen at one instant on a rank or link in an order that may differ
-        between ranks that one stands for.
+        As `replay_run`, if there are too many ranks for that (`MOST_RANKS`).
     """
-    run = some.run
+    if run.classes is None:
+        return None
+    are_few = run.classes.num_ranks <= MOST_RANKS
     if why := why_not_compact(run):
-        raise ConfigError(f"{run.workload.prefix}: {why}")
-    return _replay(run, choose_backend(backend), some.lattice, False, False, None)
-
-
-def try_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOutcome | None:
-    """The replay of a compact run by classes; None where ranks of a class may differ, and every rank has to be replayed.
-
-    Raises
-    ------
-    ConfigError, ReplayError
-        As `replay_classes`, if there are too many ranks for that (`MOST_RANKS`).
-    """
-    are_few = some.lattice.num_ranks <= MOST_RANKS
-    if why := why_not_compact(some.run):
         if are_few:
             return None
-        found = f"found {some.lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}"
-        raise ConfigError(f"{some.run.workload.prefix}: {why}: {found}")
+        found = f"found {run.classes.num_ranks:,} ranks, expected at most {MOST_RANKS:,}"
+        raise ConfigError(f"{run.workload.prefix}: {why}: {found}")
     try:
-        return replay_classes(some, backend)
+        return replay_run(run, backend)
     except ReplayError:
         if are_few:
             return None
@@ -131,14 +124,13 @@ def try_classes(some: CompactRun, backend: Backend | str | None = None) -> RunOu
 def _replay(
     run: Run,
     chosen: Backend,
-    lattice: Lattice | None,
     record_transmissions: bool,
     route_loads: bool,
     progress: Callable[[int, int], None] | None,
     whole: Trace | None = None,
 ) -> RunOutcome:
-    """The outcome of a run; with translations, that of representatives, or of all ranks of the traces that are given then."""
-    workload = run.workload
+    """The outcome of a run; with classes, that of representatives, or of all ranks of the traces that are given then."""
+    workload, lattice = run.workload, run.classes
     if lattice is None and workload.num_ranks != run.network.num_npus:
         raise ConfigError(
             f"{workload.prefix}: traces of {workload.num_ranks} ranks, but {run.network.source} has {run.network.num_npus} NPUs"

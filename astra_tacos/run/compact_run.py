@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import Lock
@@ -41,68 +41,56 @@ MOST_RANKS = 1 << 14
 """Most ranks of an ordinary run that is made of a compact one."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CompactRun:
-    """A run in which ranks do the same at translated places.
+def expand(run: Run) -> Run:
+    """The ordinary run of a run with classes: the traces of all ranks; an ordinary run stays as it is.
 
-    Parameters
-    ----------
-    run
-        The traces of the representatives (`Trace.owners`), and the groups that they are in.
-    lattice
-        The translations.
+    Raises
+    ------
+    ConfigError
+        If it has more than `MOST_RANKS` ranks.
     """
-
-    run: Run
-    lattice: Lattice
-
-    def expand(self) -> Run:
-        """The ordinary run.
-
-        Raises
-        ------
-        ConfigError
-            If it has more than `MOST_RANKS` ranks.
-        """
-        lattice, run = self.lattice, self.run
-        if lattice.num_ranks > MOST_RANKS:
-            raise ConfigError(f"{run.workload.prefix}: found {lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}")
-        everyone = np.arange(lattice.num_ranks)
-        place = lattice.places(everyone)
-        trace, rows = run.workload.of_ranks(place), members_of(run.workload.rank_first, place)[1]
-        rank = np.repeat(everyone, np.diff(trace.rank_first))
-        peer = np.where(trace.peer == ABSENT, ABSENT, lattice.moved(rank, trace.peer))
-        columns = run.columns
-        own = np.where(columns.own[rows] == ABSENT, ABSENT, rank)
-        ids = group_ids(columns)[rows]
-        members: dict[int, tuple[int, ...]] = {}
-        names: dict[tuple[int, tuple[int, ...]], int] = {}
-        group, group_names = np.full(len(rows), ABSENT, np.int32), []
-        copies = _copies(run.groups.members)
-        for number in np.unique(ids[ids != ALL_RANKS]).tolist():
-            chosen = np.flatnonzero(ids == number)
-            ranks = np.array(run.groups.members[number], np.int64)
-            for one in np.unique(rank[chosen]).tolist():
-                moved = tuple(np.sort(lattice.moved(np.full(len(ranks), one), ranks)).tolist())
-                key = copies[number], moved
-                if key not in names:
-                    names[key] = len(names) + 1
-                    members[names[key]] = moved
-                    group_names.append(str(names[key]))
-                group[chosen[rank[chosen] == one]] = names[key] - 1
-        workload = replace(trace.workload, own=own, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
-        whole = replace(trace, peer=peer, workload=workload, owners=None, files=None)
-        groups = CommunicatorGroups(run.groups.source, members)
-        collectives = tuple(each.expand() if isinstance(each, CompactTrace) else each for each in run.collectives)
-        return replace(
-            run,
-            workload=whole,
-            groups=groups,
-            implementation=run.implementation[rows],
-            collectives=collectives,
-            source=made_of(run, rows),
-            files={},
-        )
+    if run.classes is None:
+        return run
+    lattice = run.classes
+    if lattice.num_ranks > MOST_RANKS:
+        raise ConfigError(f"{run.workload.prefix}: found {lattice.num_ranks:,} ranks, expected at most {MOST_RANKS:,}")
+    everyone = np.arange(lattice.num_ranks)
+    place = lattice.places(everyone)
+    trace, rows = run.workload.of_ranks(place), members_of(run.workload.rank_first, place)[1]
+    rank = np.repeat(everyone, np.diff(trace.rank_first))
+    peer = np.where(trace.peer == ABSENT, ABSENT, lattice.moved(rank, trace.peer))
+    columns = run.columns
+    own = np.where(columns.own[rows] == ABSENT, ABSENT, rank)
+    ids = group_ids(columns)[rows]
+    members: dict[int, tuple[int, ...]] = {}
+    names: dict[tuple[int, tuple[int, ...]], int] = {}
+    group, group_names = np.full(len(rows), ABSENT, np.int32), []
+    copies = _copies(run.groups.members)
+    for number in np.unique(ids[ids != ALL_RANKS]).tolist():
+        chosen = np.flatnonzero(ids == number)
+        ranks = np.array(run.groups.members[number], np.int64)
+        for one in np.unique(rank[chosen]).tolist():
+            moved = tuple(np.sort(lattice.moved(np.full(len(ranks), one), ranks)).tolist())
+            key = copies[number], moved
+            if key not in names:
+                names[key] = len(names) + 1
+                members[names[key]] = moved
+                group_names.append(str(names[key]))
+            group[chosen[rank[chosen] == one]] = names[key] - 1
+    workload = replace(trace.workload, own=own, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
+    whole = replace(trace, peer=peer, workload=workload, owners=None)
+    groups = CommunicatorGroups(run.groups.source, members)
+    collectives = tuple(each.expand() if isinstance(each, CompactTrace) else each for each in run.collectives)
+    return replace(
+        run,
+        workload=whole,
+        groups=groups,
+        implementation=run.implementation[rows],
+        collectives=collectives,
+        source=made_of(run, rows),
+        files={},
+        classes=None,
+    )
 
 
 def _copies(members: Mapping[int, tuple[int, ...]]) -> dict[int, int]:
@@ -191,8 +179,8 @@ def _lattice(source: Path, what: str, entry: _LatticeFile) -> Lattice:
     return Lattice(size, period)
 
 
-def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -> CompactRun:
-    """Read a directory of a compact run, to run on a network.
+def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -> Run:
+    """Read a directory of a compact run, to run on a network: a run with classes.
 
     Parameters
     ----------
@@ -253,17 +241,16 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
         collectives=collectives,
         implementation=implementation,
         directory=folder,
+        classes=lattice,
     )
     for name in run.columns.group_names:
         if name not in ("", "0") and group_id(name) not in members:
             raise ConfigError(
                 f"{source}: has no group {describe(name)}, which {folder / CLASSES} names: expected its coordinates"
             )
-    some = CompactRun(run, lattice)
-    if checks and (fixed := fixed_dimensions(some)):
-        which = ", ".join(f"dimension {index}" for index in fixed)
-        raise ConfigError(f"{source}: collectives treat ranks by their numbers, expected as period of {which} its size")
-    return some
+    if checks:
+        check_collectives(run)
+    return run
 
 
 def _read_collective(folder: Path, source: Path, prefix: str, content: _LatticeFile) -> CompactTrace:
@@ -277,9 +264,23 @@ def _check_traces(prefix: Path, what: str, expected: int, source: Path) -> None:
         raise ConfigError(f"{prefix}: traces of {found} {what}, expected {expected} as in {source}")
 
 
-def fixed_dimensions(compact: CompactRun) -> list[int]:
-    """Dimensions that must not be turned, as collectives of the run do not treat their members alike; none if it is sound."""
-    return _fixed(compact.run, compact.lattice, _used_groups(compact.run))
+def fixed_dimensions(run: Run) -> list[int]:
+    """Dimensions that must not be turned, as collectives do not treat their members alike; none if the classes are sound."""
+    return _fixed(run, run.lattice, _used_groups(run))
+
+
+def check_collectives(run: Run) -> None:
+    """Check that collectives of a run with classes do the same in all ranks of a class.
+
+    Raises
+    ------
+    ConfigError
+        If they do not.
+    """
+    if fixed := fixed_dimensions(run):
+        which = ", ".join(f"dimension {index}" for index in fixed)
+        found = f"{run.groups.source}: collectives treat ranks by their numbers"
+        raise ConfigError(f"{found}, expected as period of {which} its size")
 
 
 def _shown(sizes: Sequence[int]) -> str:
@@ -297,8 +298,8 @@ def smallest_period(size: int, dimension: Dimension, keeps: Callable[[int], bool
     return next((turn for turn in turns if keeps(turn)), size)
 
 
-def compact(run: Run) -> CompactRun:
-    """Find the ranks of a run that do the same at translated places.
+def compact(run: Run) -> Run:
+    """Find the ranks of an ordinary run that do the same at translated places: the run with classes.
 
     Raises
     ------
@@ -315,13 +316,19 @@ def compact(run: Run) -> CompactRun:
         plain, smallest, groups, why = _plain_and_periods(_keyed(run))
     if why:
         raise ConfigError(f"{workload.prefix}: {why}")
-    run, period = replace(run, workload=plain.workload, collectives=plain.collectives), list(smallest)
-    while fixed := _fixed(run, Lattice(size, tuple(period)), groups):
+    plain, period = replace(run, workload=plain.workload, collectives=plain.collectives), list(smallest)
+    while fixed := _fixed(plain, Lattice(size, tuple(period)), groups):
         for index in fixed:
             period[index] = size[index]
     if period == list(size):
         raise ConfigError(f"{workload.prefix}: collectives treat ranks by their numbers, expected rings or direct exchanges")
-    return representatives_of(run, Lattice(size, tuple(period)))
+    lattice = Lattice(size, tuple(period))
+    ranks = lattice.representatives
+    rows = members_of(workload.rank_first, ranks)[1]
+    some = replace(plain, workload=plain.workload.of_ranks(ranks), implementation=run.implementation[rows], classes=lattice)
+    used = set(np.unique(group_ids(some.columns)).tolist())
+    members = {number: ranks for number, ranks in run.groups.members.items() if number in used}
+    return replace(some, groups=replace(run.groups, members=members), source=made_of(run, rows))
 
 
 _ONE_AT_A_TIME = Lock()
@@ -357,16 +364,6 @@ def _plain_and_periods(keyed: Keyed[Run]) -> tuple[Run, tuple[int, ...], _Uses, 
 
 def _is_turned_same(labels: _Words, axis: int, turn: int) -> bool:
     return np.array_equal(labels, np.roll(labels, turn, axis))
-
-
-def representatives_of(run: Run, lattice: Lattice) -> CompactRun:
-    """The compact run of an ordinary run and its translations."""
-    ranks = lattice.representatives
-    workload = run.workload.of_ranks(ranks)
-    some = replace(run, workload=workload, implementation=run.implementation[members_of(run.workload.rank_first, ranks)[1]])
-    used = set(np.unique(group_ids(some.columns)).tolist())
-    members = {number: listed for number, listed in run.groups.members.items() if number in used}
-    return CompactRun(replace(some, groups=replace(run.groups, members=members)), lattice)
 
 
 def why_not_compact(run: Run) -> str | None:

@@ -14,7 +14,7 @@ from astra_tacos.network.network_config import NetworkConfig, configured, read_n
 from astra_tacos.network.network_files import NETWORK
 from astra_tacos.run.collective_files import CollectiveFiles
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
-from astra_tacos.run.lattice import CompactTrace
+from astra_tacos.run.lattice import CompactTrace, Lattice
 from astra_tacos.run.source import Source
 from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
 from astra_tacos.run.trace.reader import read_names, read_trace
@@ -34,7 +34,9 @@ PATTERN_KEYS = {
 NATIVE = -1
 """In place of the entry of a custom collective."""
 GROUPS, SYSTEM, MEMORY = "comm_group.json", "system.json", "remote_memory.json"
-CLASSES, RANKS = "classes/w", "ranks.json"
+NAME = "w"
+"""Name of the workload of a run that is made without one."""
+CLASSES, RANKS = f"classes/{NAME}", "ranks.json"
 """The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
 WORKLOAD = "workload"
 """Names of files, and of the folder of traces, in a run directory."""
@@ -79,13 +81,13 @@ class Run:
     Parameters
     ----------
     workload
-        Traces of all ranks, with `workload` columns.
+        Traces of all ranks, with `workload` columns; of a run with classes those of representatives (`Trace.owners`).
     system, network, groups, remote_memory
         Contents of their files; `remote_memory` is None if no file was given.
     prefixes
         Prefixes of the traces of custom collectives that some node of the workload uses, as the system's files name them.
     collectives
-        Traces of these prefixes, in the same order; compact ones in a compact run.
+        Traces of these prefixes, in the same order; compact ones in a run with classes.
     implementation
         int32[num_nodes], entry of `prefixes` that a collective node of the workload uses; NATIVE (-1) for other nodes.
     directory
@@ -96,6 +98,8 @@ class Run:
         The run that it was made of, and which of its nodes each node was; None for a run as its files say.
     files
         The files of custom collectives, by their prefix, of a run that is made in memory: they are written with it.
+    classes
+        The translations that make the traces of all ranks of those of representatives; None for an ordinary run.
     """
 
     workload: Trace
@@ -110,6 +114,7 @@ class Run:
     slow: tuple[tuple[int, float], ...] = ()
     source: Source | None = None
     files: Mapping[str, CollectiveFiles] = field(default_factory=dict)
+    classes: Lattice | None = None
 
     @property
     def columns(self) -> WorkloadColumns:
@@ -131,31 +136,39 @@ class Run:
             return read_names(self.workload, rows)
         rows = np.asarray(rows, np.int64)
         names = source.run.names(source.row[rows])
-        return (
-            names
-            if source.labels is None
-            else [f"{name}{source.labels.suffix[row]}" for name, row in zip(names, rows.tolist(), strict=True)]
-        )
+        suffix = None if source.labels is None else source.labels.suffix
+        return names if suffix is None else [f"{name}{suffix[row]}" for name, row in zip(names, rows.tolist(), strict=True)]
 
-    def write(self, folder: Path, name: str) -> Run:
+    @property
+    def lattice(self) -> Lattice:
+        """The translations of a run with classes."""
+        if self.classes is None:
+            raise ValueError("the run has no classes")
+        return self.classes
+
+    def write(self, folder: Path, name: str = NAME) -> Run:
         """Write the run into an empty directory, and read it back: the columns are the same, so that its replay is, too.
 
         Parameters
         ----------
         name
-            Of its workload: `folder/workload/NAME.<rank>.et`.
+            Of its workload: `folder/workload/NAME.<rank>.et`. A run with classes has `folder/CLASSES.<class>.et`, and `RANKS`.
 
         Raises
         ------
         ConfigError
-            If a file of the run that it was made of has changed since that was read.
+            If a file of the run that it was made of has changed since that was read, or a run with classes has a custom
+            collective without classes of its positions.
         VerificationError
             If the run that is read is another one: a defect of this package.
         """
+        from astra_tacos.run.compact_run import read_compact
         from astra_tacos.run.written import check_same, write_run
 
         write_run(self, folder, name)
-        again = read_run(RunInputs.in_folder(folder, name))
+        is_ordinary = self.classes is None
+        inputs = RunInputs.in_folder(folder, name)
+        again = read_run(inputs) if is_ordinary else read_compact(folder, read_network(inputs.network))
         check_same(self, again)
         return replace(again, network=replace(again.network, ns3=self.network.ns3))
 

@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.network.network_files import copy_network
+from astra_tacos.run.compact_run import write_ranks
+from astra_tacos.run.lattice import CompactTrace, Lattice
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, ORIGIN_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES
-from astra_tacos.run.run import MEMORY, SYSTEM, WORKLOAD, Run, write_groups
+from astra_tacos.run.run import CLASSES, MEMORY, SYSTEM, WORKLOAD, Run, write_groups
 from astra_tacos.run.source import Labels, Source
 from astra_tacos.run.system import PER_NODE, RemoteMemory, SystemConfig
 from astra_tacos.run.trace.node_bytes import (
@@ -32,7 +34,7 @@ from astra_tacos.run.trace.node_bytes import (
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, Trace, WorkloadColumns
 from astra_tacos.support.arrays import Bools, Ints
-from astra_tacos.support.errors import VerificationError
+from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.grouping import members_of
 
@@ -67,17 +69,30 @@ def check_same(run: Run, again: Run) -> None:
     arrays += [(name, getattr(own, name), getattr(other, name)) for name in _COLUMNS]
     was, now = (np.array([*each.group_names, ""], object)[each.group] for each in (own, other))
     arrays += [("group", was, now), ("implementation", run.implementation, again.implementation)]
-    pairs = zip(run.collectives, again.collectives, strict=False)
+    pairs = zip(*map(_traces, (run, again)), strict=False)
     arrays += [(name, getattr(one, name), getattr(two, name)) for one, two in pairs for name in _NODES]
     differ = [name for name, one, two in arrays if not np.array_equal(one, two)]
     others = {
         "groups": (run.groups.members, again.groups.members),
         "collectives": (run.prefixes, again.prefixes),
+        "classes": (run.classes, again.classes),
+        "positions": (_positions(run), _positions(again)),
         "system": (replace(run.system, source=""), replace(again.system, source="")),
     }
     differ += [name for name, (one, two) in others.items() if one != two]
     if differ:
         raise VerificationError(f"DEFECT of astra_tacos: the written run is read with other {differ[0]}")
+
+
+def _traces(run: Run) -> tuple[Trace, ...]:
+    """The traces of custom collectives, of all positions or of representatives."""
+    return tuple(each.trace if isinstance(each, CompactTrace) else each for each in run.collectives)
+
+
+def _positions(run: Run) -> dict[str, Lattice]:
+    """The translations of the positions of custom collectives that have some, by the prefix of their traces."""
+    pairs = zip(run.prefixes, run.collectives, strict=True)
+    return {prefix: each.lattice for prefix, each in pairs if isinstance(each, CompactTrace)}
 
 
 def written_memory(memory: RemoteMemory | None) -> RemoteMemory:
@@ -94,25 +109,33 @@ def write_system(folder: Path, system: SystemConfig) -> None:
 
 
 def write_run(run: Run, folder: Path, name: str) -> None:
-    """Write a run into an empty directory: workload, collectives, system, network, groups and memory.
+    """Write a run into an empty directory: workload, collectives, system, network, groups or the ranks of classes, and memory.
 
     Raises
     ------
     ConfigError
-        If a file of the run that it was made of has changed since that was read.
+        If a file of the run that it was made of has changed since that was read, or a run with classes has a custom collective
+        without classes of its positions.
     """
     source = run.source or Source(run, np.arange(run.workload.num_nodes))
     before = source.run
-    (folder / WORKLOAD).mkdir()
-    write_nodes(run.workload, before.workload, source.row, folder / WORKLOAD / name, source.labels)
+    if run.classes is None:
+        prefix = folder / WORKLOAD / name
+        write_groups(folder, run.groups.members)
+    else:
+        prefix, positions = folder / CLASSES, _positions(run)
+        if whole := [each for each in run.prefixes if each not in positions]:
+            raise ConfigError(f"{whole[0]}: a collective of all positions in a run with classes, expected the ordinary run")
+        write_ranks(folder, run.classes, run.groups.members, positions)
+    prefix.parent.mkdir()
+    write_nodes(run.workload, before.workload, source.row, prefix, source.labels)
     write_collectives(run, folder)
     write_system(folder, run.system)
     copy_network(Path(before.network.source), folder)
-    if before.remote_memory is None:
-        write_json(folder / MEMORY, _NO_MEMORY)
-    else:
+    if before.remote_memory is not None:
         shutil.copyfile(before.remote_memory.source, folder / MEMORY)
-    write_groups(folder, run.groups.members)
+    elif run.classes is None:
+        write_json(folder / MEMORY, _NO_MEMORY)
 
 
 def write_nodes(trace: Trace, before: Trace, row: Ints, prefix: Path, labels: Labels | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -9,7 +10,6 @@ import numpy as np
 from helpers.networks import config
 
 from astra_tacos.network.network_config import NetworkConfig
-from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import CommunicatorGroups
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.run import NATIVE, Run
@@ -40,7 +40,7 @@ def random_network(random: Random, most: int, blocks: tuple[str, ...]) -> Networ
     return config(*dimensions)
 
 
-def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = BLOCKS) -> CompactRun:
+def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = BLOCKS) -> Run:
     """A run of one to some classes, of compute nodes, collectives of several groups, native and of traces, and messages."""
     random = Random(seed)
     network = random_network(random, most, blocks)
@@ -116,7 +116,7 @@ def random_compact_run(seed: int, most: int = 64, blocks: tuple[str, ...] = BLOC
     if len(rows[0]) < 2:
         for one in rows:
             one.append((NodeType.COMP, 3, ABSENT, ABSENT, ABSENT, ABSENT, 0, NATIVE))
-    return CompactRun(run_of(rows, ranks, network, system, groups, customs, random), lattice)
+    return replace(run_of(rows, ranks, network, system, groups, customs, random), classes=lattice)
 
 
 def custom_trace(random: Random, members: int, number: int) -> Trace:

@@ -18,13 +18,16 @@ from astra_tacos import (
     ConfigError,
     Dimension,
     Parallelism,
+    PlanRequest,
     RunInputs,
+    SearchOptions,
     Step,
+    expand,
     generate,
+    plan,
     read_compact,
     read_network,
     read_run,
-    replay_classes,
     replay_run,
 )
 from astra_tacos.planner.compact.bound import _rates, compact_bound
@@ -67,17 +70,42 @@ def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path
         return
     planned = plan_compact(read_compact(run, read_network(network)), backend)
     for _ in range(2):  # a plan of its own is replaced
-        planned.write(tmp_path / "planned", run)
-    result = planned.result
+        result = planned.write(tmp_path / "planned", run)
     assert result.bound_ns <= result.time_ns <= result.best_native_ns <= result.before_ns
     some = read_compact(tmp_path / "planned", read_network(tmp_path / "planned/network.yml"))
-    by_rank = replay_run(some.expand(), backend)
-    assert by_rank.end_ns == result.time_ns
+    by_rank = replay_run(expand(some), backend)
+    assert by_rank.end_ns == result.time_ns == result.path_after.end_ns
+    assert by_rank.num_messages == result.messages.after
     place = some.lattice.places(np.arange(some.lattice.num_ranks))
-    assert np.array_equal(replay_classes(some, backend).finish_ns[place], by_rank.finish_ns)
+    assert np.array_equal(replay_run(some, backend).finish_ns[place], by_rank.finish_ns)
     ordinary = read_run(RunInputs.in_folder(tmp_path / "planned/ordinary", "w"))
     assert np.array_equal(replay_run(ordinary, backend).finish_ns, by_rank.finish_ns)
     assert read_json(tmp_path / "planned/plan.json")["time_ns"] == result.time_ns
+
+
+def test_the_figures_of_a_plan_of_classes_are_those_of_a_plan_of_all_ranks(tmp_path):
+    """The cases, their groups and nodes, and the run before, as ranks one by one have them; and every key of `plan.json`."""
+    run, network = made(DENSE, SHAPES[0], tmp_path)
+    generate(DENSE, tmp_path / "ranks", network=network)
+    inputs = replace(RunInputs.in_folder(tmp_path / "ranks", "w"), network=network)
+    options = SearchOptions(effort="quick")
+    whole = plan(PlanRequest(inputs, CONGESTION_AWARE, options=options), tmp_path / "plan_of_ranks").result
+    of_classes = plan_compact(read_compact(run, read_network(network)), CONGESTION_AWARE).write(tmp_path / "planned", run)
+    for name in ("num_ranks", "num_nodes", "num_collectives", "before_ns", "exposed_before_ns"):
+        assert getattr(of_classes, name) == getattr(whole, name)
+    assert of_classes.messages.before == whole.messages.before
+    of_rank = [{(case.collective, case.size_bytes, case.members): case for case in each.cases} for each in (of_classes, whole)]
+    assert of_rank[0].keys() == of_rank[1].keys()
+    for key, case in of_rank[0].items():
+        assert (case.groups, case.count, case.first_group) == (
+            of_rank[1][key].groups,
+            of_rank[1][key].count,
+            of_rank[1][key].first_group,
+        )
+    written, ordinary = (read_json(tmp_path / folder / "plan.json") for folder in ("planned", "plan_of_ranks"))
+    of_nodes = {"node_columns", "nodes", "verified", "unchecked", "traces"}
+    assert ordinary.keys() - of_nodes <= written.keys()
+    assert ordinary["cases"][0].keys() <= written["cases"][0].keys()
 
 
 def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path):
@@ -106,11 +134,11 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed, tmp_path):
             schedules[number] = best_symmetric(task, 4096)
     native = NativeConfiguration(((random.choice(("ring", "direct")),),) * 4, policy="FIFO")
     planned = with_schedules(some, found, schedules, native)
-    assert (planned.run.implementation != NATIVE).any() == bool(schedules)
-    whole = planned.expand()
+    assert (planned.implementation != NATIVE).any() == bool(schedules)
+    whole = expand(planned)
     for backend in BACKENDS.values():
         try:
-            end_ns = replay_classes(planned, backend).end_ns
+            end_ns = replay_run(planned, backend).end_ns
         except AstraTacosError as error:
             assert "in an order that may differ" in str(error)
             continue
@@ -120,7 +148,7 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed, tmp_path):
 def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path):
     run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path)
     plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run)
-    planned = read_compact(tmp_path / "planned", read_network(network)).run
+    planned = read_compact(tmp_path / "planned", read_network(network))
     rows = np.flatnonzero(planned.implementation != NATIVE)
     assert len(rows)
     ids, patterns = group_ids(planned.columns)[rows], planned.columns.comm_type[rows]
@@ -170,14 +198,14 @@ def run_bound_compute(workload):
 def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(seed):
     random = Random(seed)
     some = random_compact_run(seed, 48)
-    if some.run.collectives or fixed_dimensions(some):
+    if some.collectives or fixed_dimensions(some):
         return
     found = find_cases(some)
     tasks = {number: case.task(random.choice(("blocking", "pipelined"))) for number, case in enumerate(found.cases)}
     schedules = {number: best_symmetric(task, 4096) for number, task in tasks.items() if task and random.random() < 0.8}
-    names = (random.choice(("ring", "direct")),) * max(1, len(some.run.network.dimensions))
+    names = (random.choice(("ring", "direct")),) * max(1, len(some.network.dimensions))
     planned = with_schedules(some, found, schedules, NativeConfiguration((names,) * 4, policy="FIFO"))
-    whole = planned.expand()
+    whole = expand(planned)
     alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]
     bound = compact_bound(some, alone, CONGESTION_AWARE)
     for backend in BACKENDS.values():
@@ -188,7 +216,7 @@ def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(
         if backend.models_congestion:
             assert bound.end_ns <= by_rank.end_ns
         try:
-            classes = replay_classes(planned, backend)
+            classes = replay_run(planned, backend)
         except AstraTacosError as error:
             assert "in an order that may differ" in str(error)
             continue

@@ -11,11 +11,11 @@ from helpers.compact_runs import random_compact_run, run_of
 from helpers.networks import config
 
 from astra_tacos.replayer import run_replay
-from astra_tacos.replayer.run_replay import replay_classes, replay_run
-from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, PACKET
-from astra_tacos.run.compact_run import CompactRun, compact
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET
+from astra_tacos.run.compact_run import compact, expand, fixed_dimensions
 from astra_tacos.run.lattice import Lattice
-from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.outcome import LinkLoads, RunOutcome
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
@@ -40,7 +40,7 @@ def assert_equal(some, classes, everyone):
     place = some.lattice.places(np.arange(some.lattice.num_ranks))
     for name in ("finish_ns", "compute_ns", "sent_bytes"):
         assert np.array_equal(getattr(classes, name)[place], getattr(everyone, name))
-    trace = some.run.workload
+    trace = some.workload
     rows = np.concatenate([np.arange(trace.rank_first[one], trace.rank_first[one + 1]) for one in place.tolist()])
     assert np.array_equal(classes.node_issue_ns[rows], everyone.node_issue_ns)
     assert np.array_equal(classes.node_finish_ns[rows], everyone.node_finish_ns)
@@ -50,10 +50,10 @@ def assert_equal(some, classes, everyone):
 
 def compared(seed, backend, *options):
     """Replay a random run by classes and rank by rank; why the first alone was refused, None if both agree."""
-    whole = random_compact_run(seed, *options).expand()
+    whole = expand(random_compact_run(seed, *options))
     try:
         some = compact(whole)
-        classes = replay_classes(some, backend)
+        classes = replay_run(some, backend)
     except AstraTacosError as error:
         try:
             replay_run(whole, backend)
@@ -89,11 +89,11 @@ def test_the_lowest_of_the_nodes_that_become_ready_at_once_may_be_another_on_ano
     run = run_of([rows], np.zeros(1, np.int64), network, SystemConfig("system.json"), {}, [], Random(0))
     columns = replace(run.columns, is_cpu_op=np.zeros(4, np.bool_))
     trace = replace(run.workload, workload=columns, dep_first=np.array([0, 0, 0, 2, 3]), dep=np.array([0, 1, 1]))
-    some = CompactRun(replace(run, workload=trace), Lattice((8,), (1,)))
-    node_2 = replay_run(some.expand(), CONGESTION_AWARE).node_finish_ns.reshape(8, 4)[:, 2]
+    some = replace(run, workload=trace, classes=Lattice((8,), (1,)))
+    node_2 = replay_run(expand(some), CONGESTION_AWARE).node_finish_ns.reshape(8, 4)[:, 2]
     assert len(set(node_2.tolist())) == 2
     with pytest.raises(ReplayError, match="ns nodes become ready for one slot on rank 0, in an order that may differ"):
-        replay_classes(some, CONGESTION_AWARE)
+        replay_run(some, CONGESTION_AWARE)
 
 
 @pytest.mark.parametrize("seed", range(100, 110))
@@ -124,7 +124,7 @@ def path_times(outcome):
 def test_what_classes_tell_of_a_large_run_is_what_its_ranks_do(backend, monkeypatch):
     by_classes = 0
     for seed in range(100, 130):
-        whole = random_compact_run(seed, 1024).expand()
+        whole = expand(random_compact_run(seed, 1024))
         monkeypatch.setattr(run_replay, "_MANY_RANKS", 1)
         try:
             fast = replay_run(whole, backend, route_loads=True)
@@ -151,7 +151,7 @@ def test_links_that_stand_for_others_are_links_of_the_network():
     for seed in range(20):
         some = random_compact_run(seed)
         try:
-            classes, whole = replay_classes(some, CONGESTION_AWARE), replay_run(some.expand(), CONGESTION_AWARE)
+            classes, whole = replay_run(some, CONGESTION_AWARE), replay_run(expand(some), CONGESTION_AWARE)
         except AstraTacosError:
             continue
         ends = zip(whole.link_src.tolist(), whole.link_dst.tolist(), strict=True)
@@ -166,15 +166,46 @@ def test_links_that_stand_for_others_are_links_of_the_network():
     assert compared_links > 50
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_bytes_on_routes_are_those_of_all_ranks(seed):
+    """Also on the model without links, of every link of the network."""
+    some = random_compact_run(seed)
+    try:
+        classes, whole = (replay_run(each, CONGESTION_UNAWARE, route_loads=True).loads for each in (some, expand(some)))
+    except AstraTacosError:
+        return
+    assert all(np.array_equal(getattr(classes, each.name), getattr(whole, each.name)) for each in fields(LinkLoads))
+
+
+def test_collectives_that_treat_ranks_by_their_numbers_are_refused():
+    """Such ranks end at several times, of which those of representatives are only some."""
+    refused = 0
+    for seed in range(40):
+        some = random_compact_run(seed)
+        if some.prefixes or fixed_dimensions(some):
+            continue
+        tree = replace(some, system=replace(some.system, native=dict.fromkeys(some.system.native, ("doubleBinaryTree",))))
+        if fixed_dimensions(tree):
+            with pytest.raises(ConfigError, match=r"collectives treat ranks by their numbers, expected as period of dimension"):
+                replay_run(tree)
+            refused += 1
+    assert refused > 5
+
+
+def test_transmissions_are_refused():
+    with pytest.raises(ConfigError, match=r"transmissions of a run with classes, expected the ordinary run \(`expand`\)"):
+        replay_run(random_compact_run(0), CONGESTION_AWARE, record_transmissions=True)
+
+
 def test_packets_are_refused():
     with pytest.raises(ConfigError, match="a compact run on the packet backend, expected congestion-aware or congestion-unaware"):
-        replay_classes(random_compact_run(0), PACKET)
+        replay_run(random_compact_run(0), PACKET)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_slow_ranks_take_as_long_as_with_longer_durations(seed):
     """Doubled times are those of traces with doubled durations, of which ranks that are slow by other factors are no classes."""
-    run = random_compact_run(seed).expand()
+    run = expand(random_compact_run(seed))
     run = replace(run, system=replace(run.system, roofline_enabled=False))
     chosen = Random(seed).sample(range(run.workload.num_ranks), min(3, run.workload.num_ranks))
     run = replace(run, workload=replace(run.workload, duration_us=run.workload.duration_us * (run.workload.duration_us != 5)))

@@ -9,13 +9,20 @@ import numpy as np
 import pytest
 from helpers.compact_runs import random_compact_run
 from helpers.damage import refusal
+from helpers.generated import small_model, write_network
 from helpers.networks import config
 
-from astra_tacos.run.compact_run import CompactRun, compact
+from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import BACKENDS
+from astra_tacos.run.compact_run import compact, expand
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.lattice import Lattice
+from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.generator.directory import generate
+from astra_tacos.workload.generator.parallelism import Parallelism
+from astra_tacos.workload.generator.step import Step
 
 COLUMNS = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep")
 
@@ -27,21 +34,20 @@ def members(run):
 
 
 def is_equal(one, other):
-    here, there = one.run, other.run
-    same = all(np.array_equal(getattr(here.workload, name), getattr(there.workload, name)) for name in COLUMNS)
-    same &= np.array_equal(here.columns.comm_type, there.columns.comm_type)
-    return same and one.lattice == other.lattice and members(here) == members(there)
+    same = all(np.array_equal(getattr(one.workload, name), getattr(other.workload, name)) for name in COLUMNS)
+    same &= np.array_equal(one.columns.comm_type, other.columns.comm_type)
+    return same and one.classes == other.classes and members(one) == members(other)
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_compact_run_of_an_expanded_one_is_the_same(seed):
     made = random_compact_run(seed)
     try:
-        found = compact(made.expand())
+        found = compact(expand(made))
     except ConfigError as error:
-        assert "collectives treat ranks by their numbers" in str(error) and "halvingDoubling" in str(made.run.system.native)
+        assert "collectives treat ranks by their numbers" in str(error) and "halvingDoubling" in str(made.system.native)
         return
-    assert is_equal(compact(found.expand()), found)
+    assert is_equal(compact(expand(found)), found)
     # Dimensions in which groups are not turned into themselves in order are left as they are.
     assert all(turn % least == 0 or turn < least for turn, least in zip(found.lattice.period, made.lattice.period, strict=True))
 
@@ -70,7 +76,7 @@ def changed(run, row, other, what):
 @pytest.mark.parametrize("what", ["size", "duration", "group", "order"])
 def test_one_rank_that_differs_is_found(seed, what):
     """Also where the run is known that was changed: plans change some arrays of a run (`plan --endpoint`: durations)."""
-    run = random_compact_run(seed).expand()
+    run = expand(random_compact_run(seed))
     with suppress(ConfigError):
         compact(run)
     trace = run.workload
@@ -95,24 +101,24 @@ def test_algorithms_that_depend_on_numbers_are_not_turned():
     made = next(
         some
         for some in map(random_compact_run, range(200))
-        if len(some.lattice.size) == 1 and len(some.lattice.representatives) == 1 and some.run.columns.comm_type.max() >= 0
+        if len(some.lattice.size) == 1 and len(some.lattice.representatives) == 1 and some.columns.comm_type.max() >= 0
     )
-    native = dict.fromkeys(made.run.system.native, ("doubleBinaryTree",))
-    run = replace(made, run=replace(made.run, system=replace(made.run.system, native=native))).expand()
+    native = dict.fromkeys(made.system.native, ("doubleBinaryTree",))
+    run = expand(replace(made, system=replace(made.system, native=native)))
     run = replace(run, prefixes=(), collectives=(), implementation=np.full_like(run.implementation, -1))
     with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected rings or direct exchanges"):
         compact(run)
 
 
 def test_a_network_that_does_not_look_the_same_is_refused():
-    run = random_compact_run(1).expand()
+    run = expand(random_compact_run(1))
     broken = replace(run, network=replace(run.network, failed_links=((0, 1),)))
     with pytest.raises(ConfigError, match="the network does not look the same from every NPU"):
         compact(broken)
 
 
 def test_a_mesh_is_not_turned():
-    run = random_compact_run(3).expand()
+    run = expand(random_compact_run(3))
     meshes = config(*(("Mesh", each.size, each.bandwidth_gibps, each.latency_ns) for each in run.network.dimensions))
     with pytest.raises(ConfigError, match="no dimension looks the same after a turn"):
         compact(replace(run, network=meshes))
@@ -121,9 +127,9 @@ def test_a_mesh_is_not_turned():
 def test_a_run_of_too_many_ranks_is_not_expanded():
     some = random_compact_run(0)
     network = config(("Switch", 1 << 15, 25.0, 100.0))
-    large = CompactRun(replace(some.run, network=network), Lattice((1 << 15,), (1,)))
+    large = replace(some, network=network, classes=Lattice((1 << 15,), (1,)))
     with pytest.raises(ConfigError, match="found 32,768 ranks, expected at most 16,384"):
-        large.expand()
+        expand(large)
 
 
 def test_groups_that_translations_move_to_one_another_are_one_orbit():
@@ -134,3 +140,24 @@ def test_groups_that_translations_move_to_one_another_are_one_orbit():
     assert [part.tolist() for part in lattice.canonical(np.array([11]), np.array([3]))] == [[0], [16]]
     with pytest.raises(ConfigError, match="group 0 has ranks 0, 1, 4, expected a product of coordinates"):
         lattice.orbits([np.array([0, 1, 4])])
+
+
+@pytest.mark.parametrize("shape", [("FullyConnected 2", "Ring 4", "Switch 4"), ("Ring 8", "Switch 4")], ids=" x ".join)
+def test_the_classes_of_an_ordinary_run_are_written_and_end_as_its_ranks_do(shape, tmp_path):
+    network = tmp_path / "n.yml"
+    write_network(network, *shape)
+    folder = generate(Step(small_model(), Parallelism(4, 2, 4), 4), tmp_path / "ranks", network=network).path
+    whole = read_run(replace(RunInputs.in_folder(folder, "w"), network=network))
+    some = compact(whole)
+    (tmp_path / "classes").mkdir()
+    again = some.write(tmp_path / "classes")
+    assert again.classes == some.classes and len(list((tmp_path / "classes/classes").iterdir())) < whole.workload.num_ranks
+    for backend in BACKENDS.values():
+        assert replay_run(expand(again), backend).end_ns == replay_run(whole, backend).end_ns
+
+
+def test_a_collective_of_all_positions_is_not_written_for_classes(tmp_path):
+    made = next(some for some in map(random_compact_run, range(200)) if some.prefixes)
+    some = replace(made, collectives=expand(made).collectives)
+    with pytest.raises(ConfigError, match="a collective of all positions in a run with classes, expected the ordinary run"):
+        some.write(tmp_path)

@@ -12,7 +12,8 @@ from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import QUICK, candidates_of, generated_run, timed_layer, write_candidate, written
 from helpers.schedules import codes
 
-from astra_tacos import Device, LayeredModel, LayeredStep, NodeType, Parallelism, PlanRequest, Step, make_plan, read_run
+from astra_tacos import Device, LayeredModel, LayeredStep, NodeType, Parallelism, PlanRequest, Step, read_run
+from astra_tacos import plan as planned
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.run.chunks import read_trace_parts
 from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_messages, set_attribute
@@ -34,7 +35,7 @@ def only_scheduled(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scheduled")
     inputs = made(folder)
     request = PlanRequest(inputs, schedule="decouple:barrier=no", keep_collectives=True)
-    assert not make_plan(request, folder / "plan").scheduled.is_as_is
+    assert not planned(request, folder / "plan").scheduled.is_as_is
     return inputs, folder / "plan"
 
 
@@ -43,7 +44,7 @@ def and_planned(only_scheduled, tmp_path_factory):
     """The plan of the scheduled run, to be judged by the run before both."""
     inputs, plan = only_scheduled
     folder = tmp_path_factory.mktemp("planned") / "plan"
-    make_plan(PlanRequest(planned_inputs(plan, inputs), options=QUICK, cache=None), folder)
+    planned(PlanRequest(planned_inputs(plan, inputs), options=QUICK, cache=None), folder)
     return inputs, folder
 
 

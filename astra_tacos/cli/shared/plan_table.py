@@ -21,7 +21,6 @@ from astra_tacos.support.units import format_size, format_time
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
-    from astra_tacos.planner.compact.plan import CompactPlan
     from astra_tacos.planner.endpoint.endpoint import Divided, EndpointResult
     from astra_tacos.planner.place import PlaceResult
     from astra_tacos.planner.plan import Plan
@@ -94,8 +93,7 @@ def _print_plan(
     result: PlanResult, output: Path, network: NetworkConfig, measured: dict[str, Any], scheduled: ScheduleResult | None = None
 ) -> None:
     """Print all that there is to say of a plan."""
-    title = f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"
-    print_answer(f"{title}, on the {result.clock} model", _answer_rows(result, scheduled))
+    print_answer(_title(result), _answer_rows(result, scheduled))
     rows = [
         ("native space", f"{result.native.num_replays} tried of: {_space(result)}"),
         *_bound_rows(result),
@@ -103,7 +101,7 @@ def _print_plan(
         *_measured_rows(measured),
         *(("note", note) for note in result.notes),
     ]
-    start = _start(output, network, result.clock)
+    start = _start(_ordinary(output, result), network, result.clock)
     print_rows([("", ""), *rows, ("files", str(output)), *([("start", start)] if start else [])])
     header = (
         "collective",
@@ -153,16 +151,29 @@ def _print_answer(
     result: PlanResult, output: Path, network: NetworkConfig, measured: dict[str, Any], scheduled: ScheduleResult | None
 ) -> None:
     """Print what a plan made of a run, in one screen."""
-    title = f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks, {len(result.cases):,} distinct"
     rows = with_error(_answer_rows(result, scheduled), network.error)
     rows += [(label, cycles, "") for label, cycles in _measured_rows(measured)]
-    files = file_rows(output, _start(output, network, result.clock))
-    print_answer(f"{title}, on the {result.clock} model", [*rows, *files, _next(output, result.clock)])
+    files = file_rows(output, _start(_ordinary(output, result), network, result.clock))
+    print_answer(_title(result), [*rows, *files, _next(output, result.clock)])
     header = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
     shown = result.cases[:_MOST_CASES]
     cells = [(row[0], row[2], row[3], row[4], *row[8:]) for row in map(_row, shown)]
     print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
     print_notes(result.notes)
+
+
+def _title(result: PlanResult) -> str:
+    count = result.num_classes
+    classes = "" if count is None else f" of {count:,} class{'es' * (count != 1)}"
+    ranks = f"{result.num_collectives:,} collectives of {result.num_ranks:,} ranks{classes}"
+    return f"{ranks}, {len(result.cases):,} distinct, on the {result.clock} model"
+
+
+def _ordinary(output: Path, result: PlanResult) -> Path:
+    """The directory of a plan with which ASTRA-sim runs."""
+    from astra_tacos.planner.run_files import ORDINARY
+
+    return output if result.num_classes is None else output / ORDINARY
 
 
 def _next(output: Path, clock: Backend) -> tuple[str, str, str]:
@@ -173,7 +184,7 @@ def _next(output: Path, clock: Backend) -> tuple[str, str, str]:
     return "next", f"astra-tacos replay {shlex.quote(str(output))}{option}", ""
 
 
-def _answer_rows(result: PlanResult | CompactPlan, scheduled: ScheduleResult | None = None) -> list[tuple[str, ...]]:
+def _answer_rows(result: PlanResult, scheduled: ScheduleResult | None = None) -> list[tuple[str, ...]]:
     """The times of a plan on its clock: labels, figures and remarks."""
     rows: list[tuple[str, ...]] = [("end of the run", f"{result.time_ns:,} ns", result.why_no_gain)]
     if result.before_ns is None:
@@ -204,33 +215,14 @@ def _answer_rows(result: PlanResult | CompactPlan, scheduled: ScheduleResult | N
     return [*rows, *([("prints", "", printed)] if printed else [])]
 
 
-def _times(other_ns: int, result: PlanResult | CompactPlan) -> str:
+def _times(other_ns: int, result: PlanResult) -> str:
     """How many times as long as the planned run something takes."""
     return f"{other_ns / max(result.time_ns, 1):.3f}"
 
 
-def print_compact_plan(result: CompactPlan, output: Path, network: NetworkConfig, *, verbose: bool) -> None:
-    """Print what a plan made of a compact run."""
-    title = f"{result.num_ranks:,} ranks of {result.num_classes:,} classes, on the {result.clock} model"
-    files = file_rows(output, _start(output / "ordinary", network, result.clock))
-    print_answer(title, [*_answer_rows(result), *files, _next(output, result.clock)])
-    header = ("collective", "ranks", "count", "algorithm", "before ns", "after ns", "bound ns")
-    shown = result.cases if verbose else result.cases[:_MOST_CASES]
-    cells = []
-    for case in shown:
-        chunks = f", {case['chunks_per_npu']} chunk{'s' * (case['chunks_per_npu'] > 1)}" if case["chunks_per_npu"] else ""
-        times = map(_number, (case[name] for name in ("spent_before_ns", "spent_after_ns", "bound_ns")))
-        what = f"{case['collective']} {format_size(case['size_bytes'])}"
-        cells.append((what, f"{case['members']:,}", f"{case['count']:,}", f"{case['algorithm']}{chunks}", *times))
-    print_table(f"where the time goes ({len(shown)} of {len(result.cases)})", header, cells)
-    print_notes(result.notes, verbose=verbose)
-
-
 def _space(result: PlanResult) -> str:
-    from astra_tacos.planner.best_native import SPACE
-
     name = f"; the best: {result.native.best.name}" if result.native.best else f"; {result.native.refusal}"
-    return f"{SPACE}{name}"
+    return f"{result.native.space}{name}"
 
 
 def _bound_rows(result: PlanResult) -> list[tuple[str, str]]:
@@ -249,7 +241,8 @@ def _message_row(result: PlanResult) -> tuple[str, str]:
     """What the planned run costs the simulator."""
     counts = result.messages
     before = "" if counts.before is None else f"{counts.before:,} -> "
-    above = f", above the {counts.limit:,} asked for: no collective takes less" if counts.after > counts.limit else ""
+    is_above = counts.limit is not None and counts.after > counts.limit
+    above = f", above the {counts.limit:,} asked for: no collective takes less" if is_above else ""
     took = f"about {format_time(counts.after_s * 1e9)} of ASTRA-sim's own time"
     return "messages", f"{before}{counts.after:,} ({took}{above})"
 

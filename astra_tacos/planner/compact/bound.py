@@ -23,11 +23,10 @@ from astra_tacos.network.network_config import Dimension
 from astra_tacos.planner.run_bound import PIECES, RunBound, allowance, busiest_rank
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.graph.issue_order import find_issue_order
 from astra_tacos.run.graph.messages import match_messages, queue_messages
 from astra_tacos.run.groups import ALL_RANKS, group_ids
-from astra_tacos.run.run import PATTERN_KEYS
+from astra_tacos.run.run import PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.grouping import group_by
@@ -37,7 +36,7 @@ _MOST_NODES = 300_000
 """Nodes of the representatives of a run whose paths are followed."""
 
 
-def compact_bound(some: CompactRun, alone_ns: Ints, clock: Backend) -> RunBound:
+def compact_bound(run: Run, alone_ns: Ints, clock: Backend) -> RunBound:
     """The bound of a run.
 
     Parameters
@@ -51,19 +50,18 @@ def compact_bound(some: CompactRun, alone_ns: Ints, clock: Backend) -> RunBound:
     ConfigError
         If a node would make ASTRA-sim stop.
     """
-    run, lattice = some.run, some.lattice
-    trace = run.workload
-    shapes = shapes_of(some)
+    lattice, trace = run.lattice, run.workload
+    shapes = shapes_of(run)
     actions = workload_actions(run)
     worst, busy_ns = busiest_rank(run, actions)
     found = {"compute": (busy_ns, f"the compute of rank {int(lattice.representatives[worst])}")}
     if clock.models_congestion:
-        found["crossing"] = _crossing(some, shapes)
+        found["crossing"] = _crossing(run, shapes)
     in_step_ns: int | None = None
     if trace.num_nodes <= _MOST_NODES:
         timed = np.where(actions.is_timed, actions.amount, 0)
-        timed[shapes.rows] = _entering_ns(some, shapes) if clock.models_congestion else 0
-        path_ns, in_step_ns = _paths_ns(some, timed, np.maximum(timed, alone_ns))
+        timed[shapes.rows] = _entering_ns(run, shapes) if clock.models_congestion else 0
+        path_ns, in_step_ns = _paths_ns(run, timed, np.maximum(timed, alone_ns))
         in_step_ns = in_step_ns if clock.models_congestion else None
         found["path"] = path_ns, "the longest way through the dependencies"
     return RunBound.of(found, in_step_ns)
@@ -94,7 +92,7 @@ class CollectiveShapes:
         return members
 
 
-def shapes_of(some: CompactRun) -> CollectiveShapes:
+def shapes_of(run: Run) -> CollectiveShapes:
     """The shapes of the groups of all collective nodes.
 
     Raises
@@ -102,15 +100,15 @@ def shapes_of(some: CompactRun) -> CollectiveShapes:
     ConfigError
         If a group is no product of coordinates.
     """
-    lattice, columns = some.lattice, some.run.columns
-    rows = np.flatnonzero((some.run.workload.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
+    lattice, columns = run.lattice, run.columns
+    rows = np.flatnonzero((run.workload.kind == NodeType.COMM_COLL) & np.isin(columns.comm_type, list(PATTERN_KEYS)))
     group = group_ids(columns)[rows]
     counts, together = np.ones((len(rows), len(lattice.size)), np.int64), np.zeros(len(rows), np.bool_)
     for number in np.unique(group).tolist():
         if number == ALL_RANKS:
             own, is_one = lattice.size, len(lattice.representatives) == 1
         else:
-            members = np.array(some.run.groups.members[number], np.int64)
+            members = np.array(run.groups.members[number], np.int64)
             own = tuple(len(values) for values in lattice.values(members, f"group {number}"))
             is_one = len(np.unique(lattice.canonical(members)[0])) == 1
         counts[group == number], together[group == number] = own, is_one
@@ -133,28 +131,28 @@ def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> Floats:
     return rates
 
 
-def _kept(some: CompactRun, shapes: CollectiveShapes) -> Floats:
+def _kept(run: Run, shapes: CollectiveShapes) -> Floats:
     """float64[num_rows], what truncation leaves of the time of each collective node (`allowance`)."""
-    pattern, size = some.run.columns.comm_type[shapes.rows], some.run.workload.size_bytes[shapes.rows].astype(np.float64)
+    pattern, size = run.columns.comm_type[shapes.rows], run.workload.size_bytes[shapes.rows].astype(np.float64)
     own = np.where(pattern == CommType.ALL_GATHER, size, size / shapes.members)
-    return allowance(own / PIECES, _fastest(some))
+    return allowance(own / PIECES, _fastest(run))
 
 
-def _fastest(some: CompactRun) -> float:
+def _fastest(run: Run) -> float:
     """Bytes per ns of the fastest link."""
-    return float(bytes_per_ns(np.array([each.bandwidth_gibps for each in some.run.network.dimensions])).max())
+    return float(bytes_per_ns(np.array([each.bandwidth_gibps for each in run.network.dimensions])).max())
 
 
-def _crossing(some: CompactRun, shapes: CollectiveShapes) -> tuple[int, str]:
+def _crossing(run: Run, shapes: CollectiveShapes) -> tuple[int, str]:
     """The longest that the links of some dimensions need for all that has to cross them."""
-    run, lattice = some.run, some.lattice
+    lattice = run.lattice
     trace, rates = run.workload, _rates(run.network.dimensions)
     pattern, size = run.columns.comm_type[shapes.rows], trace.size_bytes[shapes.rows].astype(np.float64)
-    members, kept = shapes.members, _kept(some, shapes)
+    members, kept = shapes.members, _kept(run, shapes)
     sends = np.flatnonzero(trace.kind == NodeType.COMM_SEND)
     src = lattice.representatives[trace.rank[sends]]
     differs = lattice.digits(src) != lattice.digits(trace.peer[sends])
-    sent = trace.size_bytes[sends] * allowance(trace.size_bytes[sends], _fastest(some))
+    sent = trace.size_bytes[sends] * allowance(trace.size_bytes[sends], _fastest(run))
     best = 0, ""
     for chosen in dimension_sets(len(rates)):
         parts = shapes.counts[:, chosen].prod(axis=1)
@@ -172,9 +170,9 @@ def _crossing(some: CompactRun, shapes: CollectiveShapes) -> tuple[int, str]:
     return best
 
 
-def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> Ints:
+def _entering_ns(run: Run, shapes: CollectiveShapes) -> Ints:
     """How long a collective takes at least, 0 where its members may begin at several times."""
-    run, members = some.run, shapes.members
+    members = shapes.members
     trace = run.workload
     pattern, size = run.columns.comm_type[shapes.rows], trace.size_bytes[shapes.rows].astype(np.float64)
     entering = np.select(
@@ -184,22 +182,22 @@ def _entering_ns(some: CompactRun, shapes: CollectiveShapes) -> Ints:
     )
     entering[members < 2] = 0
     latency = min(int(each.latency_ns) for each in run.network.dimensions)
-    entering *= _kept(some, shapes)
+    entering *= _kept(run, shapes)
     times = (entering / _rates(run.network.dimensions, largest=True).sum()).astype(np.int64) + np.where(entering > 0, latency, 0)
     return np.where(shapes.begins_together, times, 0)
 
 
-def _paths_ns(some: CompactRun, *durations: Ints) -> list[int]:
+def _paths_ns(run: Run, *durations: Ints) -> list[int]:
     """The longest way through the nodes of representatives, for each of some int64[num_nodes] of what nodes take.
 
     A receive also comes after the send that certainly meets it, which takes as long as its message at least.
     """
-    trace, dimensions = some.run.workload, some.run.network.dimensions
+    trace, dimensions = run.workload, run.network.dimensions
     issue = find_issue_order(trace)
-    messages = match_messages(trace, issue, queue_messages(trace, issue, lattice=some.lattice))
+    messages = match_messages(trace, issue, queue_messages(trace, issue, lattice=run.lattice))
     receives, sends = messages.receive[messages.certain], messages.send[messages.certain]
     latency = min(int(each.latency_ns) for each in dimensions)
-    rate = _fastest(some)
+    rate = _fastest(run)
     took = (trace.size_bytes[sends] / rate).astype(np.int64) + latency
     waiting = np.concatenate((np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first)), receives))
     first, follower = (each.tolist() for each in group_by(np.concatenate((trace.dep, sends)), waiting, trace.num_nodes))

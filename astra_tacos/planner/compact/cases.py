@@ -17,10 +17,9 @@ from astra_tacos.network.rotations import why_not_symmetric
 from astra_tacos.planner.assignment import tag_ranges
 from astra_tacos.planner.compact.bound import shapes_of
 from astra_tacos.planner.run_files import COLLECTIVE
-from astra_tacos.run.compact_run import CompactRun
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
-from astra_tacos.run.run import NATIVE, Run, pattern_key
+from astra_tacos.run.run import NATIVE, Run, implementations, pattern_key
 from astra_tacos.run.source import made_of
 from astra_tacos.run.system import COMM_KEYS, INT32_MAX
 from astra_tacos.run.trace.schema import CommType
@@ -80,6 +79,11 @@ class CompactCase:
         task = self.task("pipelined")
         return None if task is None else max(bound.time_ns for bound in symmetric_bounds(task))
 
+    @property
+    def name(self) -> str:
+        """What the names of its traces begin with."""
+        return f"{self.collective.replace('-', '_')}_{self.size_bytes}B_of_{self.members}"
+
     def __str__(self) -> str:
         return f"{self.collective} of {self.size_bytes:,} bytes and {self.members:,} ranks"
 
@@ -103,19 +107,19 @@ class CompactCases:
         return counts
 
 
-def find_cases(some: CompactRun) -> CompactCases:
-    """The distinct collectives of a compact run that have several members and move at least a byte.
+def find_cases(run: Run) -> CompactCases:
+    """The distinct collectives of a run with classes that have several members and move at least a byte.
 
     Raises
     ------
     ConfigError
         If a group is no product of coordinates.
     """
-    trace, columns = some.run.workload, some.run.columns
-    shapes = shapes_of(some)
+    trace, columns = run.workload, run.columns
+    shapes = shapes_of(run)
     rows = shapes.rows
     ids = group_ids(columns)[rows]
-    seen = {number: _seen(some, number) for number in distinct(ids).tolist()}
+    seen = {number: _seen(run, number) for number in distinct(ids).tolist()}
     known: dict[CompactCase, int] = {}
     of_row = np.full(trace.num_nodes, -1, np.int64)
     listed = (rows, columns.comm_type[rows], trace.size_bytes[rows], columns.involved_dims[rows], ids, shapes.members)
@@ -126,12 +130,23 @@ def find_cases(some: CompactRun) -> CompactCases:
     return CompactCases(tuple(known), of_row)
 
 
-def _seen(some: CompactRun, number: int) -> tuple[Dimension, ...] | None:
+def group_at(run: Run, row: int) -> tuple[int, ...]:
+    """The ranks of the group of a collective node."""
+    number, involved = int(group_ids(run.columns)[row]), int(run.columns.involved_dims[row])
+    if number != ALL_RANKS:
+        return run.groups.members[number]
+    digits = run.lattice.digits(np.arange(run.lattice.num_ranks))
+    here = run.lattice.digits(run.lattice.representatives[run.workload.rank[[row]]])
+    stays = [index for index in range(len(digits)) if involved >= 0 and involved >> index & 1 == 0]
+    return tuple(np.flatnonzero((digits == here)[stays].all(axis=0)).tolist())
+
+
+def _seen(run: Run, number: int) -> tuple[Dimension, ...] | None:
     """The network between the members of a group; None if it is not known."""
-    dimensions, lattice = some.run.network.dimensions, some.lattice
+    dimensions, lattice = run.network.dimensions, run.lattice
     if number == ALL_RANKS:
         return dimensions
-    members = np.array(some.run.groups.members[number], np.int64)
+    members = np.array(run.groups.members[number], np.int64)
     seen = []
     for dimension, values in zip(dimensions, lattice.values(members, f"group {number}"), strict=True):
         if len(values) > 1:
@@ -144,11 +159,11 @@ def _seen(some: CompactRun, number: int) -> tuple[Dimension, ...] | None:
 
 
 def with_schedules(
-    some: CompactRun,
+    run: Run,
     found: CompactCases,
     schedules: Schedules,
     native: NativeConfiguration | None = None,
-) -> CompactRun:
+) -> Run:
     """The run in which cases that have a schedule run its traces, in groups of their own, and all else is native.
 
     Parameters
@@ -156,10 +171,9 @@ def with_schedules(
     native
         How native collectives run; None for what the system says.
     """
-    run = some.run
     system = run.system if native is None else native.system(run.system)
     if not schedules:
-        return replace(some, run=native_run(run, system))
+        return native_run(run, system)
     traces = traces_of(run, found, schedules)
     entry = np.full(len(found.cases) + 1, NATIVE, np.int32)
     entry[list(schedules)] = np.arange(len(schedules))
@@ -181,20 +195,20 @@ def with_schedules(
             group[at[(ids[at] == one) & (implementation[at] == which)]] = len(names)
             names.append(str(number))
     workload = replace(run.workload, node_id=node_id, workload=replace(columns, group=group, group_names=tuple(names)))
-    prefixes = list(traces)
-    per_node = {int(node_id[row]): prefixes[implementation[row]] for row in at.tolist()}
-    planned = replace(
+    names_of = list(traces)
+    with_traces = system.with_traces({int(node_id[row]): names_of[implementation[row]] for row in at.tolist()})
+    prefixes, of_row = implementations(workload, with_traces)
+    return replace(
         run,
-        system=system.with_traces(per_node),
+        system=with_traces,
         workload=workload,
         groups=CommunicatorGroups(run.groups.source, members),
-        prefixes=tuple(traces),
-        collectives=tuple(each.trace(prefix) for prefix, each in traces.items()),
-        implementation=implementation,
+        prefixes=prefixes,
+        collectives=tuple(traces[prefix].trace(prefix) for prefix in prefixes),
+        implementation=of_row,
         source=made_of(run, np.arange(run.workload.num_nodes)),
         files=dict(traces),
     )
-    return replace(some, run=planned)
 
 
 def traces_of(run: Run, found: CompactCases, schedules: Schedules) -> dict[str, SymmetricTraces]:
@@ -203,7 +217,5 @@ def traces_of(run: Run, found: CompactCases, schedules: Schedules) -> dict[str, 
     tags = tag_ranges(run.workload.prefix, run.workload.tag, rows, TAGS)
     traces = {}
     for place, ((number, schedule), first_tag) in enumerate(zip(schedules.items(), tags, strict=True)):
-        case = found.cases[number]
-        name = f"{case.collective.replace('-', '_')}_{case.size_bytes}B_of_{case.members}_{place}"
-        traces[f"{COLLECTIVE}/{name}"] = SymmetricTraces(schedule, first_tag)
+        traces[f"{COLLECTIVE}/{found.cases[number].name}_{place}"] = SymmetricTraces(schedule, first_tag)
     return traces

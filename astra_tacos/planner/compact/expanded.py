@@ -16,20 +16,17 @@ from astra_tacos.network.network_config import read_network
 from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.run_files import write_script
 from astra_tacos.run.collective_files import CollectiveFiles
-from astra_tacos.run.compact_run import CompactRun, read_compact
+from astra_tacos.run.compact_run import expand, read_compact
 from astra_tacos.run.lattice import CompactTrace
-from astra_tacos.run.run import CLASSES, GROUPS, RANKS, WORKLOAD, RunInputs
+from astra_tacos.run.run import CLASSES, GROUPS, NAME, RANKS, WORKLOAD, Run, RunInputs
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.run.written import write_nodes
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.support.grouping import members_of
 
-NAME = "w"
-"""Name of its workload."""
 
-
-def export_ordinary(some: CompactRun, output: Path) -> None:
+def export_ordinary(run: Run, output: Path) -> None:
     """Write the ordinary run of a compact one, as it was read from its directory.
 
     Parameters
@@ -43,9 +40,9 @@ def export_ordinary(some: CompactRun, output: Path) -> None:
         If the directory has files, the run has too many ranks, or a file cannot be read again.
     """
     check_replaceable(output, "run of astra_tacos", lambda names: not names)
-    check_outside(output, (some.run.directory, Path(some.run.network.source)))
+    check_outside(output, (run.directory, Path(run.network.source)))
     with replaced_directory(output) as folder:
-        write_expanded(some, {}, folder)
+        write_expanded(run, {}, folder)
 
 
 @contextlib.contextmanager
@@ -59,9 +56,9 @@ def expanded(folder: Path, network: Path) -> Iterator[tuple[RunInputs, Callable[
     """
     with tempfile.TemporaryDirectory() as scratch:
         output = Path(scratch) / "run"
-        some = read_compact(folder, read_network(network))
-        export_ordinary(some, output)
-        place = some.lattice.places(np.arange(some.lattice.num_ranks)).tolist()
+        run = read_compact(folder, read_network(network))
+        export_ordinary(run, output)
+        place = run.lattice.places(np.arange(run.lattice.num_ranks)).tolist()
         trace = re.compile(rf"{re.escape(str(output / WORKLOAD / NAME))}\.(\d+)\.et")
 
         def source(text: str) -> str:
@@ -72,7 +69,7 @@ def expanded(folder: Path, network: Path) -> Iterator[tuple[RunInputs, Callable[
         yield RunInputs.in_folder(output, NAME), source
 
 
-def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folder: Path) -> None:
+def write_expanded(run: Run, known: Mapping[str, SymmetricTraces], folder: Path) -> None:
     """Write a run directory.
 
     Parameters
@@ -88,12 +85,12 @@ def write_expanded(some: CompactRun, known: Mapping[str, SymmetricTraces], folde
         If it has too many ranks, or a file cannot be read again.
     """
     files: dict[str, CollectiveFiles] = {}
-    for prefix, collective in zip(some.run.prefixes, some.run.collectives, strict=True):
+    for prefix, collective in zip(run.prefixes, run.collectives, strict=True):
         assert isinstance(collective, CompactTrace)  # `read_compact`
-        files[prefix] = known[prefix].of_all() if prefix in known else ExpandedFiles(some.run.directory / prefix, collective)
-    run = replace(some.expand(), files=files)
-    run.write(folder, NAME)
-    write_script(folder, run)
+        files[prefix] = known[prefix].of_all() if prefix in known else ExpandedFiles(run.directory / prefix, collective)
+    whole = replace(expand(run), files=files)
+    whole.write(folder)
+    write_script(folder, whole)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

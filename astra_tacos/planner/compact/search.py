@@ -6,24 +6,26 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from astra_tacos.planner.best_native import BestNative, NativeRun
 from astra_tacos.planner.compact.cases import Schedules, find_cases, with_schedules
 from astra_tacos.planner.plan_result import most_spent
 from astra_tacos.planner.workload import MOST_SENDS
-from astra_tacos.replayer.run_replay import replay_classes
+from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.compact_run import CompactRun, fixed_dimensions
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.solver.native_configuration import NativeConfiguration, configuration_of
-from astra_tacos.solver.native_search import splits
+from astra_tacos.solver.native_search import SPLITS, splits
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError
 from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
 _NATIVES = ("ring", "direct")
 """Native algorithms in which all members do the same."""
+_SPACE = f"{' or '.join(_NATIVES)} by pattern x 1 to {SPLITS[-1]} splits, all of them active"
+"""The configurations among which the best native run is looked for."""
 _MOST_PARTS = 50_000
 """Parts that splits cut a native collective into, of all ranks of a group."""
 _WORTH = 0.005
@@ -44,7 +46,7 @@ class Candidate:
         How native collectives run; None for what the system says.
     """
 
-    some: CompactRun
+    run: Run
     backend: Backend
     incomplete: str
     configuration: NativeConfiguration | None
@@ -57,9 +59,9 @@ class Candidate:
         Raises
         ------
         ConfigError, ReplayError
-            As `replay_classes`.
+            As `replay_run`.
         """
-        return replay_classes(self.some, self.backend)
+        return replay_run(self.run, self.backend)
 
     @property
     def end_ns(self) -> int:
@@ -80,32 +82,30 @@ class Candidate:
 class Search:
     """The search of the plan of one run."""
 
-    def __init__(self, some: CompactRun, backend: Backend, baseline: str | None, on_progress: Callable[[int, int], None]) -> None:
-        self.some, self.backend, self.baseline, self._on_progress = some, backend, baseline, on_progress
-        self.found = find_cases(some)
+    def __init__(self, run: Run, backend: Backend, baseline: str | None, on_progress: Callable[[int, int], None]) -> None:
+        self.run, self.backend, self.baseline, self._on_progress = run, backend, baseline, on_progress
+        self.found = find_cases(run)
         self.notes: list[str] = []
         self.num_done = 0
-        over_all = {case.key for case in self.found.cases if case.members == some.lattice.num_ranks}
+        over_all = {case.key for case in self.found.cases if case.members == run.lattice.num_ranks}
         self._in_groups = set(COMM_KEYS) - over_all
-        run = some.run if baseline is None else self._alike(baseline).run(some.run)
-        self.before = self._tried(replace(some, run=run), "the run before", configuration_of(run))
+        before = run if baseline is None else self._alike(baseline).run(run)
+        self.before = self._tried(before, "the run before", configuration_of(before))
+        self.before_reason = "" if self.before is not None else self.notes[0]
 
     def _alike(self, name: str) -> NativeConfiguration:
         """One algorithm for all patterns."""
-        own = configuration_of(self.some.run)
+        own = configuration_of(self.run)
         alike = NativeConfiguration(((name,),) * len(COMM_KEYS), policy="FIFO" if own is None else own.policy)
-        return alike.fitted(len(self.some.run.network.dimensions), self._in_groups)
+        return alike.fitted(len(self.run.network.dimensions), self._in_groups)
 
     def _tried(
-        self, some: CompactRun, name: str, configuration: NativeConfiguration | None, schedules: Schedules | None = None
+        self, run: Run, name: str, configuration: NativeConfiguration | None, schedules: Schedules | None = None
     ) -> Candidate | None:
         """A run that can be replayed; None if it cannot, with a note."""
-        candidate = Candidate(some, self.backend, self._why_incomplete(some.run), configuration, schedules or {})
+        candidate = Candidate(run, self.backend, self._why_incomplete(run), configuration, schedules or {})
         self.num_done += 1
         self._on_progress(self.num_done, max(self.num_done + 1, 16))
-        if fixed := fixed_dimensions(some):
-            self.notes.append(f"{name} is left out: its collectives treat ranks by their numbers in dimension {fixed[0]}")
-            return None
         try:
             candidate.outcome  # noqa: B018
         except AstraTacosError as error:
@@ -118,12 +118,12 @@ class Search:
         for number, case in enumerate(self.found.cases):
             named = len(run.system.native.get(case.key, ()))
             is_native = bool((run.implementation[self.found.of_row == number] == NATIVE).any())
-            if is_native and case.members == self.some.lattice.num_ranks and named < len(run.network.dimensions):
+            if is_native and case.members == self.run.lattice.num_ranks and named < len(run.network.dimensions):
                 return f"{case}: the system names algorithms of {named} of {len(run.network.dimensions)} dimensions"
         return ""
 
-    def best_native(self, quick: bool) -> Candidate | None:
-        """The native run that ends first: algorithms for all patterns, then by pattern, then splits."""
+    def best_native(self, quick: bool) -> tuple[Candidate | None, BestNative]:
+        """The native run that ends first, and the search for it: algorithms for all patterns, then by pattern, then splits."""
         patterns = self.found.patterns
         before = self.before
         best = None if before is None or before.configuration is None or before.incomplete else before
@@ -135,26 +135,31 @@ class Search:
                 if configuration in tried:
                     continue
                 tried.add(configuration)
-                some = replace(self.some, run=configuration.run(self.some.run))
-                candidate = self._tried(some, f"native {configuration.describe(patterns)}", configuration)
+                run = configuration.run(self.run)
+                candidate = self._tried(run, f"native {configuration.describe(patterns)}", configuration)
                 if candidate is not None and candidate.is_before(best):
                     best = candidate
 
         alike = [self._alike(name) for name in _NATIVES]
         climb(alike)
-        if best is None or quick:
-            return best
-        for key in patterns if len(patterns) > 1 else ():
+        if best is None:
+            return None, BestNative(None, None, len(tried), False, self.notes[-1], _SPACE)
+        for key in patterns if len(patterns) > 1 and not quick else ():
             start, at = best.configuration, COMM_KEYS.index(key)
             assert start is not None
             climb(
                 replace(start, algorithms=(*start.algorithms[:at], each.algorithms[at], *start.algorithms[at + 1 :]))
                 for each in alike
             )
-        assert best.configuration is not None
+        configuration = best.configuration
+        assert configuration is not None  # it is native
         members = max((case.members for case in self.found.cases), default=0)
-        climb(each for each in splits(best.configuration) if each.splits * members <= _MOST_PARTS)
-        return best
+        split = [] if quick else list(splits(configuration))
+        admitted = [each for each in split if each.splits * members <= _MOST_PARTS]
+        climb(admitted)
+        assert best.configuration is not None
+        native = NativeRun(best.configuration, patterns, best.end_ns, best.outcome.num_messages)
+        return best, BestNative(native, native, len(tried), quick or len(admitted) < len(split), space=_SPACE)
 
     def synthesize(self, link_model: LinkModel) -> Schedules:
         """A schedule for each case that has one."""
@@ -187,7 +192,7 @@ class Search:
         def consider(others: Schedules, name: str) -> None:
             nonlocal best
             others = dict(sorted(others.items()))
-            run = with_schedules(self.some, self.found, others, configuration)
+            run = with_schedules(self.run, self.found, others, configuration)
             candidate = self._tried(run, name, configuration, others)
             if candidate is not None and candidate.is_before(best):
                 best = candidate
@@ -206,11 +211,11 @@ class Search:
                     others |= {} if schedule is None else {number: schedule}
                     consider(others, f"the run with {self.found.cases[number]}")
         if best is None:
-            raise ReplayError(f"{self.some.run.workload.prefix}: no run can be replayed; {self.notes[0]}")
+            raise ReplayError(f"{self.run.workload.prefix}: no run can be replayed; {self.notes[0]}")
         return best
 
     def spent(self, candidate: Candidate) -> list[int]:
         """The most time that a rank spends in each case."""
-        trace = candidate.some.run.workload
+        trace = candidate.run.workload
         most: list[int] = most_spent(self.found.of_row, len(self.found.cases), trace, candidate.outcome).tolist()
         return most

@@ -15,7 +15,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.replayer.run_replay import replay_run, try_classes
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend, choose_backend
-from astra_tacos.run.compact_run import CompactRun
+from astra_tacos.run.compact_run import expand
 from astra_tacos.run.run import Run
 from astra_tacos.schedule.timing import least_bytes
 from astra_tacos.solver.clock import timed_for
@@ -109,7 +109,7 @@ class Replays(Timer):
         The network model; None for `congestion-aware`: the one without queues charges a message for one dimension only.
     """
 
-    def __init__(self, run: Run | CompactRun, shape: Shape, backend: Backend | None) -> None:
+    def __init__(self, run: Run, shape: Shape, backend: Backend | None) -> None:
         self._run, self._shape = run, shape
         self._backend = choose_backend(backend)
         whole = Demand(STEP, 1, shape.sizes, (1,) * shape.num_dimensions)
@@ -128,12 +128,8 @@ class Replays(Timer):
         return {"num_replays": len(self._known), "backend": self._backend.name}
 
     def _end_ns(self, dimensions: tuple[Dimension, ...]) -> int:
-        if isinstance(self._run, Run):
-            network = replace(self._run.network, dimensions=dimensions)
-            return replay_run(replace(self._run, network=network), self._backend).end_ns
-        network = replace(self._run.run.network, dimensions=dimensions)
-        some = replace(self._run, run=replace(self._run.run, network=network))
-        outcome = try_classes(some, self._backend) or replay_run(some.expand(), self._backend)
+        run = replace(self._run, network=replace(self._run.network, dimensions=dimensions))
+        outcome = try_classes(run, self._backend) or replay_run(expand(run), self._backend)
         return outcome.end_ns
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from astra_tacos.network.blocks import building_block
 from astra_tacos.network.network_config import read_network
 from astra_tacos.replayer.workload_actions import workload_actions
-from astra_tacos.run.compact_run import CompactRun, read_compact
+from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.groups import ALL_RANKS, used_groups
 from astra_tacos.run.run import RANKS, Run, RunInputs, pattern_key, read_run
 from astra_tacos.study.optimizer.libra_files import CostModel, read_communicator, read_libra_network, read_libra_workload
@@ -267,7 +267,7 @@ class ProblemFiles:
         """Whether the workload is a compact run."""
         return self.libra_network is None and (self.workload / RANKS).is_file()
 
-    def read(self) -> tuple[Shape, Job, tuple[float, ...] | None, Run | CompactRun | None]:
+    def read(self) -> tuple[Shape, Job, tuple[float, ...] | None, Run | None]:
         """The shape of the network, the job, the split that the network has, and the run; LIBRA's files have neither.
 
         Raises
@@ -279,15 +279,13 @@ class ProblemFiles:
             shape = read_libra_network(self.libra_network, self.latency_ns)
             return shape, read_libra_workload(self.workload, shape, read_communicator(self.communicator, shape)), None, None
         assert self.network is not None  # check
-        found: Run | CompactRun
         if self.is_compact:
-            found = read_compact(self.workload, read_network(self.network))
+            run = read_compact(self.workload, read_network(self.network))
         else:
             assert self.system is not None  # check
-            found = read_run(RunInputs(self.workload, self.system, self.network, self.groups, self.remote_memory, self.directory))
-        run = found.run if isinstance(found, CompactRun) else found
+            run = read_run(RunInputs(self.workload, self.system, self.network, self.groups, self.remote_memory, self.directory))
         shape, current = network_shape(run.network)
-        return shape, trace_job(run, shape), current, found
+        return shape, trace_job(run, shape), current, run
 
 
 def make_problem(shape: Shape, job: Job, limits: Limits | None = None, current: Sequence[float] | None = None) -> Problem:

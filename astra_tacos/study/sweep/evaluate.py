@@ -233,7 +233,7 @@ def _evaluate_compact(network: NetworkConfig, task: WorkloadTask) -> dict[str, A
     return {**_of_plan(result), "verified": True}  # `plan_compact` verifies its schedules
 
 
-def _of_plan(result: Any) -> dict[str, Any]:
+def _of_plan(result: PlanResult) -> dict[str, Any]:
     """Columns of the result of a plan, compact or not: all times are of its clock."""
     return {
         "time_ns": result.time_ns,

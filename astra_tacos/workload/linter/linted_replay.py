@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from astra_tacos.report.run_report import (
     write_run_csv,
 )
 from astra_tacos.run.backend import NS3, PACKET, Backend, choose_backend
-from astra_tacos.run.compact_run import read_compact
+from astra_tacos.run.compact_run import expand, read_compact
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run, RunInputs, read_run
@@ -136,17 +136,16 @@ def replay_compact(
     ConfigError
         If a file is not what it should be, or there are more ranks than can be replayed one by one where they have to be.
     ReplayError
-        As `replay_classes`.
+        As `replay_run`.
     """
     with progress("reading"):
-        some = read_compact(folder, network)
-        some = replace(some, run=some.run.slowed(slow))
+        run = read_compact(folder, network).slowed(slow)
     model = choose_backend(backend)
-    outcome = None if outputs.timeline else try_classes(some, model)
+    outcome = None if outputs.timeline else try_classes(run, model)
     if outcome is not None:
-        return _replayed(some.run, model, lambda _: outcome, outputs, progress)
-    run = some.expand()
-    return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress)
+        return _replayed(run, model, lambda _: outcome, outputs, progress)
+    whole = expand(run)
+    return _replayed(whole, model, _every_rank(whole, model, outputs), outputs, progress)
 
 
 _Advanced = Callable[[int, int], None]

@@ -12,9 +12,9 @@ from helpers.generated import small_model, write_network
 from helpers.networks import config
 
 from astra_tacos.network.network_config import read_network
-from astra_tacos.replayer.run_replay import replay_classes, replay_run
+from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import BACKENDS
-from astra_tacos.run.compact_run import compact, read_compact
+from astra_tacos.run.compact_run import compact, expand, read_compact
 from astra_tacos.run.run import RANKS, RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.generator.directory import generate
@@ -59,9 +59,9 @@ def test_ranks_end_as_in_the_ordinary_run(step, shape, tmp_path):
     refused = 0
     for backend in BACKENDS.values():
         finish_ns = replay_run(whole, backend).finish_ns
-        assert np.array_equal(replay_run(some.expand(), backend).finish_ns, finish_ns)
+        assert np.array_equal(replay_run(expand(some), backend).finish_ns, finish_ns)
         try:
-            assert np.array_equal(replay_classes(some, backend).finish_ns[place], finish_ns)
+            assert np.array_equal(replay_run(some, backend).finish_ns[place], finish_ns)
         except ConfigError:
             raise
         except Exception as error:  # refused: the reason is one of an order
@@ -84,9 +84,9 @@ def test_a_run_of_more_than_1024_ranks_is_compact(tmp_path):
     content = read_json(run.path / RANKS)
     assert (content["sizes"], content["periods"]) == ([8, 4, 64], [1, 4, 1])
     some = read_compact(run.path, read_network(network))
-    whole = some.expand()
+    whole = expand(some)
     for backend in BACKENDS.values():
-        classes = replay_classes(some, backend)
+        classes = replay_run(some, backend)
         place = some.lattice.places(np.arange(2048))
         assert np.array_equal(classes.finish_ns[place], replay_run(whole, backend).finish_ns)
 
@@ -120,7 +120,7 @@ def test_a_file_of_ranks_that_is_wrong(key, value, message, written, tmp_path):
     path = tmp_path / "classes" / RANKS
     path.write_text(json.dumps(read_json(path) | {key: value}))
     with pytest.raises(ConfigError, match=re.escape(message)):
-        read_compact(tmp_path / "classes", written.run.network)
+        read_compact(tmp_path / "classes", written.network)
 
 
 def test_a_period_of_a_mesh_is_refused(written, tmp_path):
@@ -134,4 +134,4 @@ def test_collectives_that_depend_on_numbers_are_refused(written, tmp_path):
     system = read_json(path)
     path.write_text(json.dumps(system | {"all-reduce-implementation": ["halvingDoubling"]}))
     with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected as period of dimension"):
-        read_compact(tmp_path / "classes", written.run.network)
+        read_compact(tmp_path / "classes", written.network)
