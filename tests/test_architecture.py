@@ -324,6 +324,19 @@ def test_nodes_are_built_in_one_place_as_messages_and_in_one_as_columns():
     assert columns == set(), "NodeTable.of builds them"
 
 
+def test_one_place_writes_runs_and_one_accepts_candidates():
+    """A run that was made of another one is written in one place; a draft holds what no columns hold, and new runs are new."""
+    writers, judges = set(), set()
+    for path in PACKAGE.rglob("*.py"):
+        place = path.relative_to(PACKAGE).as_posix()
+        called = {ast.unparse(node.func).rpartition(".")[2] for node in nodes(path) if isinstance(node, ast.Call)}
+        writers |= {place} if called & {"write_groups", "write_ranks", "replace_nodes"} else set()
+        judges |= {place} if "is_before" in called else set()
+    assert writers == {"run/written.py", "workload/generator/directory.py", "workload/repairer/draft.py"}
+    # Runs whose ranks are alike have a search of their own.
+    assert judges == {"planner/acceptance.py", "planner/compact/search.py", "planner/compact/plan.py"}
+
+
 def test_one_place_searches_native_settings():
     """Nobody else makes a native configuration, or another one of it; `native_configuration` reads that of a run."""
     settings = {"algorithms", "splits", "active_chunks", "optimization", "policy"}

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.network.composition import build_topology
+from astra_tacos.planner.acceptance import Acceptance
 from astra_tacos.planner.alike import find_alike, renumbered_solution
 from astra_tacos.planner.best_native import best_native
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
@@ -245,7 +246,7 @@ class _Planning:
         if self.base.native is not None and self.own.end_ns is not None and best.end_ns >= self.own.end_ns:
             # What is as fast in the run's own system stays there: a plan of a plan is the same plan.
             in_own = self._choose(solutions, self.own)
-            best = best if best.is_before(in_own) else in_own
+            best = best if Acceptance(in_own).take(best) else in_own
         return self._join(best, solutions)
 
     def _choose(self, solutions: tuple[CaseSolution, ...], base: _Base) -> CandidateRun:

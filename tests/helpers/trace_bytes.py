@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from typing import Any
 
+from astra_tacos.run.trace.node_bytes import framed
 from astra_tacos.run.trace.trace import WORKLOAD_ATTRIBUTES
 
 VARINT, FIXED64, SPAN, OPEN, CLOSE, FIXED32 = range(6)
@@ -243,3 +246,8 @@ def mutate(source: random.Random, data: bytes) -> bytes:
                 other = source.randrange(len(out) + 1)
                 out[at : at + size] = out[other : other + size]
     return bytes(out)
+
+
+def encode_messages(metadata: Any, nodes: Iterable[Any]) -> bytes:
+    """The bytes of a trace file."""
+    return b"".join(framed(message) for message in (metadata, *nodes))

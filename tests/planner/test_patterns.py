@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, one_step_exchange
 from helpers.plans import attributes, contents, lint_plan, messages, planned, written
+from helpers.trace_bytes import encode_messages
 
 from astra_tacos import COLLECTIVES, CommType, ConfigError, PlanRequest, SearchOptions, load_schedule
 from astra_tacos.planner.plan import plan
-from astra_tacos.run.trace.node_bytes import encode_messages, read_messages, set_attribute
+from astra_tacos.run.trace.node_bytes import read_messages, set_attribute
 
 
 @pytest.mark.parametrize("pattern", [CommType.BROADCAST, CommType.REDUCE, CommType.REDUCE_SCATTER_BLOCK])

@@ -12,6 +12,7 @@ from helpers.command import read_json
 from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, quickly_planned, written
+from helpers.trace_bytes import encode_messages
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, read_run, replay_run
 from astra_tacos.planner import move
@@ -21,7 +22,7 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
-from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.solver.verdict import verify_planned
 
 IN_P2 = """

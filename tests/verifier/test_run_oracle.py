@@ -11,10 +11,11 @@ from helpers.command import run as command
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 from helpers.plans import quickly_planned, written
 from helpers.schedules import codes
+from helpers.trace_bytes import encode_messages
 
 from astra_tacos.run.chunks import read_trace_parts
 from astra_tacos.run.run import RunInputs, read_run
-from astra_tacos.run.trace.node_bytes import encode_messages, read_messages
+from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.verifier.run_oracle import verify_run

@@ -11,12 +11,13 @@ from helpers.generated import small_model, write_network
 from helpers.lint_runs import RunFiles, coll, comp
 from helpers.plans import QUICK, candidates_of, generated_run, timed_layer, write_candidate, written
 from helpers.schedules import codes
+from helpers.trace_bytes import encode_messages
 
 from astra_tacos import Device, LayeredModel, LayeredStep, NodeType, Parallelism, PlanRequest, Step, read_run
 from astra_tacos import plan as planned
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.run.chunks import read_trace_parts
-from astra_tacos.run.trace.node_bytes import attribute, encode_messages, read_messages, set_attribute
+from astra_tacos.run.trace.node_bytes import attribute, read_messages, set_attribute
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.solver.verdict import verify_planned
 from astra_tacos.verifier.run_oracle import verify_run

@@ -176,11 +176,6 @@ def _parsed(kind: Any, file: FileBytes, offset: int, body: bytes) -> Any:
         raise ConfigError(f"{file.at(offset)}: not a Chakra message") from None
 
 
-def encode_messages(metadata: Any, nodes: Iterable[Any]) -> bytes:
-    """The bytes of a trace file."""
-    return b"".join(framed(message) for message in (metadata, *nodes))
-
-
 def new_metadata() -> Any:
     """A `GlobalMetadata` of the schema's version."""
     return schema_module().GlobalMetadata.FromString(METADATA)

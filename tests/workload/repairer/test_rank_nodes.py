@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from helpers.mutated_runs import mutated_runs
 from helpers.random_runs import broken_runs
+from helpers.trace_bytes import encode_messages
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from astra_tacos.run.trace.node_bytes import encode_messages, new_metadata, new_node, read_messages
+from astra_tacos.run.trace.node_bytes import new_metadata, new_node, read_messages
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.repairer import rank_nodes
