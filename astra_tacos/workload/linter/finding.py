@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,13 @@ import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.backend import Backend, choose_backend, stock_backend
+from astra_tacos.run.compact_run import expand, read_compact
+from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.groups import group_id, group_members
-from astra_tacos.run.run import RunInputs
+from astra_tacos.run.lattice import CompactTrace
+from astra_tacos.run.run import RANKS, SYSTEM, Run, RunInputs, read_run
 from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
-from astra_tacos.run.trace.reader import read_files
+from astra_tacos.run.trace.reader import read_files, read_trace
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -36,20 +40,24 @@ class TraceFiles:
 
     Parameters
     ----------
+    prefix
+        Their prefix, as findings give it.
+    ranks
+        Those that have a file.
     trace
         Nodes of the readable files; other ranks have no rows. None if no file is readable.
     """
 
     prefix: str
-    path: Path
     ranks: tuple[int, ...]
     trace: Trace | None
     unreadable: Mapping[int, str] = field(default_factory=dict)
     compressed: tuple[int, ...] = ()
 
     def file(self, rank: int) -> str:
-        """Name of a rank's file, as findings give it."""
-        return f"{self.prefix}.{rank}.et"
+        """Name of a rank's file, as findings give it: of a run with classes the file of its class."""
+        numbers = None if self.trace is None else self.trace.files
+        return f"{self.prefix}.{rank if numbers is None else numbers[rank]}.et"
 
 
 def read_trace_files(prefix: str, path: Path, limit: int | None = None) -> TraceFiles:
@@ -64,7 +72,7 @@ def read_trace_files(prefix: str, path: Path, limit: int | None = None) -> Trace
     wanted = {rank: file for rank, file in files.items() if limit is None or rank < limit}
     compressed = tuple(rank for rank, file in wanted.items() if is_compressed(file))
     trace, unreadable = _read(path, wanted)
-    return TraceFiles(prefix, path, tuple(files), trace, unreadable, compressed)
+    return TraceFiles(prefix, tuple(files), trace, unreadable, compressed)
 
 
 def rank_files(path: Path) -> dict[int, Path]:
@@ -117,6 +125,8 @@ class Inputs:
 
     Parameters
     ----------
+    directory
+        Where ASTRA-sim is started.
     backend
         The network model; the network's default if the user named none.
     system, network, remote_memory
@@ -125,12 +135,15 @@ class Inputs:
         Path of the groups, None if no file is given; and the valid groups by id.
     groups_ignored
         Whether ASTRA-sim reads no groups, because their path contains "empty".
+    custom
+        Reads the traces of a custom collective: those of a prefix, of so many positions (None for all).
+    run
+        Reads the run as ASTRA-sim does.
     problems
         Faults by kind of file: system, network, remote_memory, groups, per_node; faults of single groups: group_id,
         group_members.
     """
 
-    files: RunInputs
     directory: Path
     backend: Backend
     system_path: Path
@@ -142,6 +155,8 @@ class Inputs:
     bad_groups: tuple[int, ...]
     groups_ignored: bool
     workload: TraceFiles
+    custom: Callable[[str, int | None], TraceFiles]
+    run: Callable[[], Run]
     problems: Mapping[str, list[Found]]
 
 
@@ -181,7 +196,6 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     if system is not None and system.per_node_source is not None:
         system = _with_per_node(system, inputs, problems)
     return Inputs(
-        files=inputs,
         directory=inputs.directory,
         backend=stock_backend(network) if backend is None else choose_backend(backend),
         system_path=inputs.system,
@@ -193,7 +207,53 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
         bad_groups=tuple(bad),
         groups_ignored=ignored,
         workload=read_trace_files(str(inputs.workload), inputs.workload, network.num_npus if network else None),
+        custom=lambda prefix, limit: read_trace_files(prefix, inputs.directory / prefix, limit),
+        run=partial(read_run, inputs),
         problems=problems,
+    )
+
+
+def compact_inputs(inputs: CompactInputs, backend: Backend | str | None = None) -> Inputs:
+    """The ordinary run that a compact one stands for. The file of each rank is that of its class.
+
+    Parameters
+    ----------
+    backend
+        Network model, by default that of the network.
+
+    Raises
+    ------
+    ConfigError
+        If a file is not what it should be, or the run has too many ranks.
+    """
+    compact = read_compact(inputs.folder, read_network(inputs.network))
+    run = expand(compact)
+    lattices = {
+        prefix: each.lattice
+        for prefix, each in zip(compact.prefixes, compact.collectives, strict=True)
+        if isinstance(each, CompactTrace)
+    }
+
+    def custom(prefix: str, _: int | None) -> TraceFiles:
+        some = read_trace(inputs.folder / prefix, workload=True)
+        trace = replace(CompactTrace(some, lattices[prefix]).expand(), files=None)  # findings give positions, not classes
+        return TraceFiles(prefix, tuple(range(trace.num_ranks)), trace)
+
+    return Inputs(
+        directory=inputs.folder,
+        backend=stock_backend(run.network) if backend is None else choose_backend(backend),
+        system_path=inputs.folder / SYSTEM,
+        groups_path=inputs.folder / RANKS,
+        system=run.system,
+        network=run.network,
+        remote_memory=run.remote_memory,
+        groups=run.groups.members,
+        bad_groups=(),
+        groups_ignored=False,
+        workload=TraceFiles(run.workload.prefix, tuple(range(run.workload.num_ranks)), run.workload),
+        custom=custom,
+        run=lambda: run,
+        problems={},
     )
 
 
