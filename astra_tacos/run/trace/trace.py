@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,9 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.writer import encode_node
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import members_of
+
+if TYPE_CHECKING:
+    from astra_tacos.run.trace.scan import FileBytes
 
 ABSENT = -1
 """Of an attribute that a node lacks."""
@@ -201,6 +206,8 @@ class Trace:
         is the place among these.
     files
         int64[num_ranks], the number of the file that has each rank's nodes; None if file i has those of the rank at place i.
+    held
+        What gives the bytes of each file by its number, of a trace that is not written; None if the files have them.
     """
 
     prefix: str
@@ -217,6 +224,7 @@ class Trace:
     workload: WorkloadColumns | None = None
     owners: Ints | None = None
     files: Ints | None = None
+    held: Mapping[int, Callable[[], FileBytes]] | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -265,6 +273,7 @@ class Trace:
             workload=workload,
             owners=owners,
             files=files,
+            held=self.held,
         )
 
     def describe_node(self, row: int) -> str:
