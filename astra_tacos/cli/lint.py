@@ -152,17 +152,16 @@ def lint(
             raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")
         assert workload is not None  # checked above
         run = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
+    from astra_tacos.workload.linter.finding import compact_inputs
     from astra_tacos.workload.linter.lint import lint as lint_run
+    from astra_tacos.workload.linter.lint import lint_inputs
     from astra_tacos.workload.repairer.steps import mending_step
 
     compile_ahead(*LINTING)
     limit = None if verbose or as_json else 1
     with progress("linting"):
         if isinstance(run, CompactInputs):
-            from astra_tacos.planner.compact.expanded import expanded
-
-            with expanded(run.folder, run.network) as (files, source):
-                report = lint_run(files, backend, limit).renamed(source)
+            report = lint_inputs(compact_inputs(run, backend), limit)
         else:
             report = lint_run(run, backend, limit)
     if as_json:

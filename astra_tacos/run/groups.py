@@ -50,8 +50,19 @@ def read_communicator_groups(path: str | Path) -> CommunicatorGroups:
         If the file cannot be read, a name is no group id of 1 or more, or its value is no list of distinct ranks.
     """
     path = Path(path)
+    return parse_communicator_groups(path, read_json_object(path))
+
+
+def parse_communicator_groups(path: Path, document: Mapping[str, object]) -> CommunicatorGroups:
+    """The groups that a JSON object describes; the file's path is for messages.
+
+    Raises
+    ------
+    ConfigError
+        If a name is no group id of 1 or more, or its value is no list of distinct ranks.
+    """
     members: dict[int, tuple[int, ...]] = {}
-    for name, ranks in read_json_object(path).items():
+    for name, ranks in document.items():
         group = group_id(name)
         if group is None:
             raise ConfigError(f"{path}: found the group {describe(name)}, expected a whole number, 1 or more")

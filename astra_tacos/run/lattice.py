@@ -125,7 +125,10 @@ class CompactTrace:
         some = self.trace.of_ranks(self.lattice.places(positions))
         position = np.repeat(positions, np.diff(some.rank_first))
         peer = np.where(some.peer == ABSENT, ABSENT, self.lattice.moved(position, some.peer))
-        return replace(some, peer=peer, owners=positions)
+        workload = some.workload
+        if workload is not None:
+            workload = replace(workload, own=np.where(workload.own == ABSENT, ABSENT, position))
+        return replace(some, peer=peer, workload=workload, owners=positions)
 
     def expand(self) -> Trace:
         """The nodes of all positions."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -203,18 +204,36 @@ def read_run(inputs: RunInputs) -> Run:
     communicator = CommunicatorGroups(nowhere, {}) if no_groups else read_communicator_groups(str(groups))
     memory = None if memory_file is None else read_remote_memory(memory_file)
     trace = read_trace(inputs.workload, chunks=False, workload=True, most_ranks=network.num_npus)
-    prefixes, implementation = implementations(trace, system)
-    positions = _position_counts(trace, implementation, communicator, network.num_npus)
+    read = partial(_read_collective, system, directory)
+    return made_run(trace, system, network, communicator, memory, read, directory)
+
+
+def made_run(
+    workload: Trace,
+    system: SystemConfig,
+    network: NetworkConfig,
+    groups: CommunicatorGroups,
+    remote_memory: RemoteMemory | None,
+    read_collective: Callable[[str, int], Trace],
+    directory: Path,
+) -> Run:
+    """The run of what its files say.
+
+    Parameters
+    ----------
+    read_collective
+        Gives the trace of a custom collective, by its prefix in the system's files and the most positions that run it.
+    """
+    prefixes, implementation = implementations(workload, system)
+    positions = _position_counts(workload, implementation, groups, network.num_npus)
     return Run(
-        workload=trace,
+        workload=workload,
         system=system,
         network=network,
-        groups=communicator,
-        remote_memory=memory,
+        groups=groups,
+        remote_memory=remote_memory,
         prefixes=prefixes,
-        collectives=tuple(
-            _read_collective(prefix, system, directory, count) for prefix, count in zip(prefixes, positions, strict=True)
-        ),
+        collectives=tuple(map(read_collective, prefixes, positions)),
         implementation=implementation,
         directory=directory,
     )
@@ -267,7 +286,7 @@ def _position_counts(workload: Trace, implementation: Ints32, groups: Communicat
     return [max(min(sizes.get(one, num_npus), num_npus) for one in np.unique(used).tolist()) for used in named]
 
 
-def _read_collective(prefix: str, system: SystemConfig, directory: Path, most_positions: int) -> Trace:
+def _read_collective(system: SystemConfig, directory: Path, prefix: str, most_positions: int) -> Trace:
     path = directory / prefix
     if not path.with_name(f"{path.name}.0.et").is_file():
         beside = Path(system.source).parent / prefix

@@ -315,7 +315,17 @@ def read_remote_memory(path: str | Path) -> RemoteMemory:
         One line that names the file, the key, what was found and what was expected.
     """
     path = Path(path)
-    document = read_json_object(path)
+    return parse_remote_memory(path, read_json_object(path))
+
+
+def parse_remote_memory(path: Path, document: Mapping[str, Any]) -> RemoteMemory:
+    """The remote memory that a JSON object describes; the file's path is for messages.
+
+    Raises
+    ------
+    ConfigError
+        One line that names the file, the key, what was found and what was expected.
+    """
     given = Value(str(path), document).decoded(_MemoryFile)
     return RemoteMemory(
         source=str(path),

@@ -143,6 +143,26 @@ def test_a_large_run_is_compact_and_replayed():
     assert status == BAD_INPUT and err.startswith("astra-tacos: error: run: ")
 
 
+def test_a_compact_run_is_linted_as_the_ordinary_one_that_it_stands_for(monkeypatch):
+    """The same findings, at the files that there are, and no scratch copy of the run."""
+    write_network(Path("n.yml"), "FullyConnected 4", "Ring 2")
+    assert invoke(f"generate --output run --dp 2 --tp 4 {SMALL} --network n.yml --compact")[0] == 0
+    assert invoke("plan run --network n.yml --output planned")[0] == 0
+    assert invoke("export planned --network n.yml --format run --output whole")[0] == 0
+    for run in (Path("planned"), Path("whole")):
+        system = read_json(run / "system.json")
+        (run / "system.json").write_text(json.dumps(system | {"track-local-mem": 1, "unheard-of": 1}))
+        for trace in (*run.glob("[cw]*/w.*.et"), *run.glob("collective/*.et")):
+            trace.write_bytes(trace.read_bytes().replace(b"comm_tag", b"comm_gat").replace(b"comm_type", b"comm_epyt"))
+    whole = answer("lint whole --network n.yml", status=1)
+    monkeypatch.setattr("tempfile.mkdtemp", None)  # there is no folder to copy a run to
+    compact = answer("lint planned --network n.yml", status=1)
+    assert {"A01", "S10", "S16"} <= {each["code"] for each in compact}
+    assert [each | {"file": ""} for each in compact] == [each | {"file": ""} for each in whole]
+    classes = {each["file"] for each in compact if "/w." in each["file"]}
+    assert classes and all(Path(name).is_file() for name in classes)
+
+
 def test_a_compact_run_is_written_rank_by_rank():
     write_network(Path("n.yml"), "FullyConnected 4", "Ring 2", "Switch 4")
     command = f"generate --output run --dp 4 --tp 4 --pp 2 --order tp,pp,dp {SMALL} --micro-batches 2 --network n.yml --compact"

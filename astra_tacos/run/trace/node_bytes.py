@@ -10,14 +10,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.run.trace.reader import load_number
 from astra_tacos.run.trace.scan import FileBytes, read_file
 from astra_tacos.run.trace.schema import METADATA, NodeType, field_of, schema_module
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-
-_PADDING = 8
-"""Bytes behind a file, which kernels may read."""
 
 
 def load_rank(trace: Trace, rank: int) -> bytes:
@@ -28,7 +26,7 @@ def load_rank(trace: Trace, rank: int) -> bytes:
     ConfigError
         If it cannot be read.
     """
-    file = read_file(trace.file(rank), _PADDING)
+    file = load_number(trace, rank if trace.files is None else int(trace.files[rank]))
     return file.data[: file.size].tobytes()
 
 

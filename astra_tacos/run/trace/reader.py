@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Lock
@@ -42,6 +43,7 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import distinct, group_by
 
+Load = Callable[[], FileBytes]
 MAX_RANKS = 1_000_000
 """Each has a file."""
 _THREADED_BYTES = 1 << 21
@@ -120,16 +122,46 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     for one, begin, end in zip(numbers.tolist(), first[:-1].tolist(), first[1:].tolist(), strict=True):
         chosen = members[begin:end]
         these, earliest, place = np.unique(local[chosen], return_index=True, return_inverse=True)
-        path, expected = Path(f"{trace.prefix}.{one}.et"), trace.node_id[wanted[chosen[earliest]]].tolist()
-        _, ids, names = find(load_file(path), these, known)
+        file, expected = load_number(trace, one), trace.node_id[wanted[chosen[earliest]]].tolist()
+        _, ids, names = find(file, these, known)
         if ids != expected:
-            raise ConfigError(f"{path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
+            raise ConfigError(f"{file.path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
         result[chosen] = np.array(names, object)[place]
     return result.tolist()
 
 
-def load_file(path: Path) -> FileBytes:
+def read_held(prefix: str, held: Mapping[int, Load], *, chunks: bool, workload: bool) -> Trace:
+    """Read a trace whose files need not be written: what gives the bytes of each, by rank; see `read_trace`."""
+    loads, threads = list(held.values()), min(os.cpu_count() or 1, len(held))
+    return replace(read_ranks(prefix, loads, threads=threads, chunks=chunks, workload=workload), held=held)
+
+
+def load_number(trace: Trace, number: int) -> FileBytes:
+    """The bytes of a file of a trace, by its number.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be read.
+    """
+    return load_file(Path(f"{trace.prefix}.{number}.et")) if trace.held is None else trace.held[number]()
+
+
+def file_of(name: Path, parts: Iterable[bytes]) -> FileBytes:
+    """The bytes of a trace file that is not written, and what errors call it."""
+    from astra_tacos.run.trace._scan_kernels import PADDING
+
+    data = bytearray().join((*parts, bytes(PADDING)))
+    return FileBytes(name, np.frombuffer(data, np.uint8), len(data) - PADDING, False)
+
+
+def load_file(path: Path, name: Path | None = None) -> FileBytes:
     """The bytes of a trace file, with the padding that `read_ranks` needs.
+
+    Parameters
+    ----------
+    name
+        What errors in its contents call it; None for its path.
 
     Raises
     ------
@@ -138,7 +170,7 @@ def load_file(path: Path) -> FileBytes:
     """
     from astra_tacos.run.trace._scan_kernels import PADDING
 
-    return read_file(path, PADDING)
+    return read_file(path, PADDING, name)
 
 
 _Result = TypeVar("_Result")

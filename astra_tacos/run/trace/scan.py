@@ -43,6 +43,8 @@ class FileBytes:
 
     Parameters
     ----------
+    path
+        What errors call the file.
     data
         uint8[size + padding]; the padding has no meaning.
     size
@@ -61,8 +63,13 @@ class FileBytes:
         return f"{self.path}: byte {offset}{' of what it unpacks to' if self.is_unpacked else ''}"
 
 
-def read_file(path: Path, padding: int) -> FileBytes:
+def read_file(path: Path, padding: int, name: Path | None = None) -> FileBytes:
     """Read a file, and decompress it if it is a gzip file.
+
+    Parameters
+    ----------
+    name
+        What errors in its contents call it; None for its path.
 
     Raises
     ------
@@ -81,7 +88,7 @@ def read_file(path: Path, padding: int) -> FileBytes:
                     data = _unpack(unpacking, path, packed_size)
                 size = len(data)
                 data += bytes(padding)
-                read = FileBytes(path, np.frombuffer(data, np.uint8), size, True)
+                read = FileBytes(name or path, np.frombuffer(data, np.uint8), size, True)
             else:
                 file.seek(0)
                 array = np.empty(packed_size + padding, np.uint8)
@@ -90,12 +97,12 @@ def read_file(path: Path, padding: int) -> FileBytes:
                 while size < packed_size and (count := file.readinto(room[size:packed_size])):
                     size += count
                 array[size:] = 0
-                read = FileBytes(path, array, size, False)
+                read = FileBytes(name or path, array, size, False)
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path}: cannot be read ({error})") from None
     if not read.size:
-        raise ConfigError(f"{path}: file is empty, expected a Chakra trace")
-    refuse_json_trace(path, read.data[: min(read.size, BEGIN)].tobytes())
+        raise ConfigError(f"{read.path}: file is empty, expected a Chakra trace")
+    refuse_json_trace(read.path, read.data[: min(read.size, BEGIN)].tobytes())
     return read
 
 

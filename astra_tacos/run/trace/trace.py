@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,9 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.writer import encode_node
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import members_of
+
+if TYPE_CHECKING:
+    from astra_tacos.run.trace.scan import FileBytes
 
 ABSENT = -1
 """Of an attribute that a node lacks."""
@@ -60,6 +65,14 @@ class NumberLists:
     first: Ints
     entry: Ints32
 
+    def of_rows(self, rows: Ints, num_nodes: int) -> NumberLists:
+        """The lists of the nodes at some rows of `num_nodes`."""
+        place = np.full(num_nodes, ABSENT, np.int64)
+        place[self.node] = np.arange(len(self.node))
+        node = np.flatnonzero(place[rows] != ABSENT)
+        first, entries = members_of(self.first, place[rows[node]])
+        return NumberLists(node, first, self.entry[entries])
+
     def lengths(self, num_nodes: int) -> Ints:
         """int64[num_nodes], the length of each node's list, `ABSENT` where it has none."""
         lengths = np.full(num_nodes, ABSENT, np.int64)
@@ -93,6 +106,11 @@ class ChunkColumns:
     reduces: Bools
     chunk_lists: NumberLists = NO_LISTS
     place_lists: NumberLists = NO_LISTS
+
+    def of_rows(self, rows: Ints) -> ChunkColumns:
+        """Those of the nodes at some rows."""
+        lists = (each.of_rows(rows, len(self.chunk)) for each in (self.chunk_lists, self.place_lists))
+        return ChunkColumns(*(column[rows] for column in (self.chunk, self.num_chunks, self.total_chunks, self.reduces)), *lists)
 
     @property
     def moved(self) -> Ints:
@@ -188,6 +206,8 @@ class Trace:
         is the place among these.
     files
         int64[num_ranks], the number of the file that has each rank's nodes; None if file i has those of the rank at place i.
+    held
+        What gives the bytes of each file by its number, of a trace that is not written; None if the files have them.
     """
 
     prefix: str
@@ -204,6 +224,7 @@ class Trace:
     workload: WorkloadColumns | None = None
     owners: Ints | None = None
     files: Ints | None = None
+    held: Mapping[int, Callable[[], FileBytes]] | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -230,7 +251,7 @@ class Trace:
         return Path(f"{self.prefix}.{rank if self.files is None else self.files[rank]}.et")
 
     def of_ranks(self, ranks: Ints) -> Trace:
-        """The nodes of some ranks, without columns of chunks."""
+        """The nodes of some ranks."""
         first, rows = members_of(self.rank_first, ranks)
         dep_first, entries = members_of(self.dep_first, rows)
         moved = np.repeat(first[:-1] - self.rank_first[:-1][ranks], np.diff(first))  # how far the rows of each rank go
@@ -240,8 +261,20 @@ class Trace:
             arrays = {each.name: getattr(workload, each.name) for each in fields(workload)}
             workload = replace(workload, **{name: array[rows] for name, array in arrays.items() if name != "group_names"})
         owners, files = (ranks if known is None else known[ranks] for known in (self.owners, self.files))
+        chunks = None if self.chunks is None else self.chunks.of_rows(rows)
         dep = np.where(self.dep[entries] == DANGLING, DANGLING, self.dep[entries] + np.repeat(moved, np.diff(dep_first)))
-        return Trace(self.prefix, first, **columns, dep_first=dep_first, dep=dep, workload=workload, owners=owners, files=files)
+        return Trace(
+            self.prefix,
+            first,
+            **columns,
+            dep_first=dep_first,
+            dep=dep,
+            chunks=chunks,
+            workload=workload,
+            owners=owners,
+            files=files,
+            held=self.held,
+        )
 
     def describe_node(self, row: int) -> str:
         """A node in words, like `rank 3, node 17`."""

@@ -112,7 +112,9 @@ def other_size(facts: Facts) -> Findings:
 
 def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
     """Lower and upper bound on the buffer's bytes, from the chunks that messages name; None if messages name no chunks."""
-    chunks = view.chunks
+    chunks = view.trace.chunks
+    if chunks is None:
+        raise ValueError("the trace has to be read with its chunks")
     moved = chunks.moved
     rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (moved > 0) & (chunks.total_chunks > 0))
     if not len(rows) or len(rows) < np.count_nonzero(view.rows(NodeType.COMM_SEND)):

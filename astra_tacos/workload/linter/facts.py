@@ -15,7 +15,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.linter.collectives import Collectives, find_collectives
-from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles, read_trace_files
+from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles
 from astra_tacos.workload.linter.messages import MatchedMessages, match_sound_messages, sound_messages
 from astra_tacos.workload.linter.run_order import RunOrder, order_run
 from astra_tacos.workload.linter.trace_view import TraceView
@@ -102,7 +102,7 @@ class Facts:
         """Files of these custom traces, without positions beyond the largest group that uses them, which nobody opens."""
         sizes = {number: [self.group_size(group) for group in groups] for number, groups in self.uses.items()}
         return tuple(
-            read_trace_files(prefix, self.inputs.directory / prefix, max(sizes.get(number, ()), default=None))
+            self.inputs.custom(prefix, max(sizes.get(number, ()), default=None))
             for number, prefix in enumerate(self.implementations[0])
         )
 

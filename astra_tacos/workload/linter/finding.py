@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,13 @@ import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.run.backend import Backend, choose_backend, stock_backend
+from astra_tacos.run.compact_run import expand, read_compact
+from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.groups import group_id, group_members
-from astra_tacos.run.run import RunInputs
+from astra_tacos.run.lattice import CompactTrace
+from astra_tacos.run.run import RANKS, SYSTEM, Run, RunInputs, read_run
 from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
-from astra_tacos.run.trace.reader import read_files
+from astra_tacos.run.trace.reader import Load, read_files, read_held, read_trace
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_Problems = dict[str, list["Found"]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,20 +41,24 @@ class TraceFiles:
 
     Parameters
     ----------
+    prefix
+        Their prefix, as findings give it.
+    ranks
+        Those that have a file.
     trace
         Nodes of the readable files; other ranks have no rows. None if no file is readable.
     """
 
     prefix: str
-    path: Path
     ranks: tuple[int, ...]
     trace: Trace | None
     unreadable: Mapping[int, str] = field(default_factory=dict)
     compressed: tuple[int, ...] = ()
 
     def file(self, rank: int) -> str:
-        """Name of a rank's file, as findings give it."""
-        return f"{self.prefix}.{rank}.et"
+        """Name of a rank's file, as findings give it: of a run with classes the file of its class."""
+        numbers = None if self.trace is None else self.trace.files
+        return f"{self.prefix}.{rank if numbers is None else numbers[rank]}.et"
 
 
 def read_trace_files(prefix: str, path: Path, limit: int | None = None) -> TraceFiles:
@@ -63,8 +72,23 @@ def read_trace_files(prefix: str, path: Path, limit: int | None = None) -> Trace
     files = rank_files(path)
     wanted = {rank: file for rank, file in files.items() if limit is None or rank < limit}
     compressed = tuple(rank for rank, file in wanted.items() if is_compressed(file))
-    trace, unreadable = _read(path, wanted)
-    return TraceFiles(prefix, path, tuple(files), trace, unreadable, compressed)
+
+    def read(ranks: list[int]) -> Trace:
+        return read_files(str(path), [wanted[rank] for rank in ranks], chunks=True, workload=True)
+
+    return TraceFiles(prefix, tuple(files), *_read(list(wanted), read), compressed)
+
+
+def held_trace_files(
+    prefix: str, held: Mapping[int, Load], limit: int | None = None, compressed: tuple[int, ...] = ()
+) -> TraceFiles:
+    """The traces of a prefix that need not be written, as far as they are readable; the parameters are those of `read_held`."""
+    wanted = [rank for rank in held if limit is None or rank < limit]
+
+    def read(ranks: list[int]) -> Trace:
+        return read_held(prefix, {rank: held[rank] for rank in ranks}, chunks=True, workload=True)
+
+    return TraceFiles(prefix, tuple(held), *_read(wanted, read), tuple(rank for rank in wanted if rank in compressed))
 
 
 def rank_files(path: Path) -> dict[int, Path]:
@@ -86,24 +110,19 @@ def is_compressed(file: Path) -> bool:
         return False
 
 
-def _read(path: Path, files: Mapping[int, Path]) -> tuple[Trace | None, dict[int, str]]:
+def _read(wanted: list[int], read: Callable[[list[int]], Trace]) -> tuple[Trace | None, dict[int, str]]:
     """The trace of the readable files, whose ranks keep their numbers, and the faults of the other files."""
-
-    def read(ranks: list[int]) -> Trace | None:
-        chosen = [files[rank] for rank in ranks]
-        return read_files(str(path), chosen, chunks=True, workload=True) if chosen else None
-
-    ranks, unreadable = list(files), {}
+    ranks, unreadable = wanted, {}
     try:
-        trace = read(ranks)
+        trace = read(ranks) if ranks else None
     except ConfigError:
-        for rank in files:
+        for rank in wanted:
             try:
                 read([rank])
             except ConfigError as error:
                 unreadable[rank] = str(error).partition(".et: ")[2] or str(error)
-        ranks = [rank for rank in files if rank not in unreadable]
-        trace = read(ranks)
+        ranks = [rank for rank in wanted if rank not in unreadable]
+        trace = read(ranks) if ranks else None
     if trace is None:
         return None, unreadable
     counts = np.zeros(ranks[-1] + 1, np.int64)
@@ -117,6 +136,8 @@ class Inputs:
 
     Parameters
     ----------
+    directory
+        Where ASTRA-sim is started.
     backend
         The network model; the network's default if the user named none.
     system, network, remote_memory
@@ -125,12 +146,15 @@ class Inputs:
         Path of the groups, None if no file is given; and the valid groups by id.
     groups_ignored
         Whether ASTRA-sim reads no groups, because their path contains "empty".
+    custom
+        Reads the traces of a custom collective: those of a prefix, of so many positions (None for all).
+    run
+        Reads the run as ASTRA-sim does.
     problems
         Faults by kind of file: system, network, remote_memory, groups, per_node; faults of single groups: group_id,
         group_members.
     """
 
-    files: RunInputs
     directory: Path
     backend: Backend
     system_path: Path
@@ -142,7 +166,36 @@ class Inputs:
     bad_groups: tuple[int, ...]
     groups_ignored: bool
     workload: TraceFiles
+    custom: Callable[[str, int | None], TraceFiles]
+    run: Callable[[], Run]
     problems: Mapping[str, list[Found]]
+
+
+def _attempt(problems: _Problems, kind: str, file: Path, read: Callable[..., Any], *arguments: Any) -> Any:
+    """What a file says; None if it cannot be used, which becomes a problem of a kind."""
+    try:
+        return read(file, *arguments)
+    except ConfigError as error:
+        problems.setdefault(kind, []).append(Found(str(error).removeprefix(f"{file}: "), file=str(file)))
+        return None
+
+
+def usable_groups(
+    path: Path, listed: Mapping[str, object], problems: _Problems
+) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
+    """The valid groups of a file by id, and the ids of others; what is wrong with a group is added to `problems`."""
+    groups: dict[int, tuple[int, ...]] = {}
+    bad: list[int] = []
+    for name, ranks in listed.items():
+        group = group_id(name)
+        if group is None or group in groups:
+            what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
+            problems.setdefault("group_id", []).append(Found(what, file=str(path)))
+        elif (members := _attempt(problems, "group_members", path, group_members, group, ranks)) is None:
+            bad.append(group)
+        else:
+            groups[group] = members
+    return groups, tuple(bad)
 
 
 def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inputs:
@@ -155,33 +208,17 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
     """
     problems: dict[str, list[Found]] = {}
 
-    def attempt(kind: str, file: Path | None, read: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return read(file, *arguments)
-        except ConfigError as error:
-            problems.setdefault(kind, []).append(Found(str(error).removeprefix(f"{file}: "), file=str(file)))
-            return None
+    attempt = partial(_attempt, problems)
 
     network: NetworkConfig | None = attempt("network", inputs.network, read_network)
     remote, given = inputs.remote_memory, inputs.groups
-    groups: dict[int, tuple[int, ...]] = {}
-    bad: list[int] = []
     ignored = given is not None and "empty" in str(given)
     listed = (attempt("groups", given, read_json_object) or {}) if given is not None and not ignored else {}
-    for name, ranks in listed.items():
-        group = group_id(name)
-        if group is None or group in groups:
-            what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
-            problems.setdefault("group_id", []).append(Found(what, file=str(given)))
-        elif (members := attempt("group_members", given, group_members, group, ranks)) is None:
-            bad.append(group)
-        else:
-            groups[group] = members
+    groups, bad = usable_groups(given or Path(), listed, problems)
     system: SystemConfig | None = attempt("system", inputs.system, lambda path: parse_system(path, read_json_object(path)))
     if system is not None and system.per_node_source is not None:
         system = _with_per_node(system, inputs, problems)
     return Inputs(
-        files=inputs,
         directory=inputs.directory,
         backend=stock_backend(network) if backend is None else choose_backend(backend),
         system_path=inputs.system,
@@ -190,10 +227,56 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
         network=network,
         remote_memory=None if remote is None else attempt("remote_memory", remote, read_remote_memory),
         groups=groups,
-        bad_groups=tuple(bad),
+        bad_groups=bad,
         groups_ignored=ignored,
         workload=read_trace_files(str(inputs.workload), inputs.workload, network.num_npus if network else None),
+        custom=lambda prefix, limit: read_trace_files(prefix, inputs.directory / prefix, limit),
+        run=partial(read_run, inputs),
         problems=problems,
+    )
+
+
+def compact_inputs(inputs: CompactInputs, backend: Backend | str | None = None) -> Inputs:
+    """The ordinary run that a compact one stands for. The file of each rank is that of its class.
+
+    Parameters
+    ----------
+    backend
+        Network model, by default that of the network.
+
+    Raises
+    ------
+    ConfigError
+        If a file is not what it should be, or the run has too many ranks.
+    """
+    compact = read_compact(inputs.folder, read_network(inputs.network))
+    run = expand(compact)
+    lattices = {
+        prefix: each.lattice
+        for prefix, each in zip(compact.prefixes, compact.collectives, strict=True)
+        if isinstance(each, CompactTrace)
+    }
+
+    def custom(prefix: str, _: int | None) -> TraceFiles:
+        some = read_trace(inputs.folder / prefix, workload=True)
+        trace = replace(CompactTrace(some, lattices[prefix]).expand(), files=None)  # findings give positions, not classes
+        return TraceFiles(prefix, tuple(range(trace.num_ranks)), trace)
+
+    return Inputs(
+        directory=inputs.folder,
+        backend=stock_backend(run.network) if backend is None else choose_backend(backend),
+        system_path=inputs.folder / SYSTEM,
+        groups_path=inputs.folder / RANKS,
+        system=run.system,
+        network=run.network,
+        remote_memory=run.remote_memory,
+        groups=run.groups.members,
+        bad_groups=(),
+        groups_ignored=False,
+        workload=TraceFiles(run.workload.prefix, tuple(range(run.workload.num_ranks)), run.workload),
+        custom=custom,
+        run=lambda: run,
+        problems={},
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -22,7 +22,7 @@ from astra_tacos.workload.linter import (
     system_checks,
 )
 from astra_tacos.workload.linter.facts import Facts, UnknownFact
-from astra_tacos.workload.linter.finding import Check, Finding, Found, Severity, read_inputs
+from astra_tacos.workload.linter.finding import Check, Finding, Found, Inputs, Severity, read_inputs
 
 _FAMILIES = (
     file_checks,
@@ -70,14 +70,6 @@ class LintReport:
     num_nodes: int
     backend: Backend
 
-    def renamed(self, name_of: Callable[[str], str]) -> LintReport:
-        """The findings of files that are copies: a function gives the names of the files that a text should name."""
-        findings = (
-            replace(each, message=name_of(each.message), remedy=name_of(each.remedy), file=each.file and name_of(each.file))
-            for each in self.findings
-        )
-        return replace(self, findings=tuple(findings))
-
     def to_json(self) -> list[dict[str, Any]]:
         """The findings as values that JSON can represent."""
         return [asdict(finding) for finding in self.findings]
@@ -102,7 +94,12 @@ def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | N
     limit
         Most findings of a code and severity in `findings`; all are counted. None for no limit.
     """
-    facts = Facts(read_inputs(inputs, backend))
+    return lint_inputs(read_inputs(inputs, backend), limit)
+
+
+def lint_inputs(inputs: Inputs, limit: int | None = None) -> LintReport:
+    """Find faults of a run that was read, wherever its nodes are."""
+    facts = Facts(inputs)
     findings: list[Finding] = []
     counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
     for check in CHECKS.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.run import read_run
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, check
@@ -20,7 +19,7 @@ def stalled_replay(facts: Facts) -> Findings:
     Remedy: do what the warnings say.
     """
     try:
-        replay_run(read_run(facts.inputs.files), facts.inputs.backend)
+        replay_run(facts.inputs.run(), facts.inputs.backend)
     except ReplayError as error:
         yield Found(str(error), "do what the warnings say", facts.inputs.workload.prefix)
     except ConfigError:

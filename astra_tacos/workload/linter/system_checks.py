@@ -12,6 +12,7 @@ from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import leaves_out, pattern_name, spans_all
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.system import IGNORED_KEYS, READ_KEYS
+from astra_tacos.run.trace.node_bytes import load_rank
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools
 from astra_tacos.support.text_files import describe
@@ -179,7 +180,7 @@ def memory_tracking(facts: Facts) -> Findings:
         nodes = view.trace.rank_first[rank + 1] - view.trace.rank_first[rank]
         if not nodes or rank in view.files.compressed:
             continue
-        data = view.files.path.with_name(f"{view.files.path.name}.{rank}.et").read_bytes()
+        data = load_rank(view.trace, rank)
         # An attribute of a name begins with the tag of field 1, the length and the text.
         lacking = [name for name in ("inputs", "outputs") if data.count(bytes((1 << 3 | 2, len(name))) + name.encode()) < nodes]
         if lacking:

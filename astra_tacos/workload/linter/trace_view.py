@@ -11,7 +11,7 @@ from astra_tacos.run.graph.issue_order import IssueOrder, keep_dependencies
 from astra_tacos.run.groups import group_ids
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import ChunkColumns, Trace, WorkloadColumns, precede
+from astra_tacos.run.trace.trace import Trace, WorkloadColumns, precede
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import format_size
@@ -24,17 +24,16 @@ class TraceView:
     Parameters
     ----------
     files
-        The files of the trace; its `trace` is not None.
+        The files of the trace; its `trace` is not None, and has columns of chunks if it is one of a custom collective.
     """
 
     def __init__(self, files: TraceFiles, *, is_workload: bool) -> None:
-        if files.trace is None or files.trace.workload is None or files.trace.chunks is None:
+        if files.trace is None or files.trace.workload is None:
             raise ValueError("the trace has to be read with all its columns")
         self.files = files
         self.is_workload = is_workload
         self.trace: Trace = files.trace
         self.columns: WorkloadColumns = files.trace.workload
-        self.chunks: ChunkColumns = files.trace.chunks
         self.rank: Ints = files.trace.rank
 
     @property

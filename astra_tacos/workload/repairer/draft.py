@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from astra_tacos.export.run_directory import SCRIPT, check_script_name, write_run_script
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.network_files import NETWORK
-from astra_tacos.planner.run_files import COLLECTIVE, PER_NODE
+from astra_tacos.planner.run_files import COLLECTIVE
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs, write_groups
-from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY
+from astra_tacos.run.groups import parse_communicator_groups
+from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, Run, RunInputs, made_run, write_groups
+from astra_tacos.run.system import COMM_KEYS, PER_NODE, PER_NODE_KEY, SystemConfig, parse_remote_memory, parse_system
 from astra_tacos.run.trace.node_bytes import framed, new_node
+from astra_tacos.run.trace.reader import Load, file_of, load_file, read_held
+from astra_tacos.run.trace.scan import FileBytes
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.trace import Trace
+from astra_tacos.run.written import write_system
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
-from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.workload.linter.lint import LintReport, lint
+from astra_tacos.workload.linter.finding import Found, Inputs, TraceFiles, held_trace_files, is_compressed, usable_groups
+from astra_tacos.workload.linter.lint import LintReport, lint_inputs
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 
@@ -112,6 +118,11 @@ class Draft:
     _report: LintReport | None = field(default=None, repr=False)
 
     @property
+    def prefix(self) -> str:
+        """The prefix of the traces in the run's directory."""
+        return f"{WORKLOAD}/{self.name}"
+
+    @property
     def num_ranks(self) -> int:
         """Number of ranks that have a trace."""
         return len(self.ranks)
@@ -192,11 +203,54 @@ class Draft:
     def report(self) -> LintReport:
         """What `lint` finds in the run as it is when this is first called after `changed`."""
         if self._report is None:
-            with scratch_directory() as folder:
-                self.write(folder)
-                report = lint(self.inputs(folder), self.backend)
-                self._report = report.renamed(lambda text: text.replace(f"{folder}/", ""))
+            self._report = lint_inputs(self._as_linted())
         return self._report
+
+    def _as_linted(self) -> Inputs:
+        problems: dict[str, list[Found]] = {}
+        groups, bad = usable_groups(Path(GROUPS), self.groups, problems)
+        custom = {name: self.custom[prefix] for prefix, name in self._custom_names().items()}
+
+        def positions(name: str, limit: int | None) -> TraceFiles:
+            compressed = (position for position, file in enumerate(custom[name]) if is_compressed(file))
+            return held_trace_files(name, _loads(name, custom[name]), limit, tuple(compressed))
+
+        return Inputs(
+            directory=Path(),
+            backend=self.backend,
+            system_path=Path(SYSTEM),
+            groups_path=Path(GROUPS),
+            system=self._system_config(),
+            network=replace(self.network, source=NETWORK),
+            remote_memory=parse_remote_memory(Path(MEMORY), self.memory),
+            groups=groups,
+            bad_groups=bad,
+            groups_ignored=False,
+            workload=held_trace_files(self.prefix, self._held(), self.network.num_npus),
+            custom=positions,
+            run=self.run,
+            problems=problems,
+        )
+
+    def run(self) -> Run:
+        """The run, read as ASTRA-sim would read it once it is written.
+
+        Raises
+        ------
+        ConfigError
+            If ASTRA-sim could not.
+        """
+        custom = {name: self.custom[prefix] for prefix, name in self._custom_names().items()}
+
+        def collective(name: str, most_positions: int) -> Trace:
+            return read_held(name, _loads(name, custom[name][:most_positions]), chunks=False, workload=False)
+
+        network, system = replace(self.network, source=NETWORK), self._system_config()
+        groups = parse_communicator_groups(Path(GROUPS), self.groups)
+        memory = parse_remote_memory(Path(MEMORY), self.memory)
+        held = {rank: load for rank, load in self._held().items() if rank < network.num_npus}
+        workload = read_held(self.prefix, held, chunks=False, workload=True)
+        return made_run(workload, system, network, groups, memory, collective, Path())
 
     def changed(self) -> None:
         """Say that the run is no longer the one that `report` was made for."""
@@ -221,42 +275,62 @@ class Draft:
         """
         check_script_name(self.name)
         (folder / WORKLOAD).mkdir()
-        for rank, (metadata, nodes) in enumerate(zip(self.metadata, self.ranks, strict=True)):
-            with (folder / WORKLOAD / f"{self.name}.{rank}.et").open("wb") as file:
-                file.write(framed(metadata))
-                file.writelines(nodes.encoded())
-        self._write_system(folder)
+        for rank in range(self.num_ranks):
+            with (folder / f"{self.prefix}.{rank}.et").open("wb") as file:
+                file.writelines(self._encoded(rank))
         (folder / NETWORK).write_text(self.network_text, encoding="utf-8")
         for name, source in self.network_tables:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, folder / name)
         write_json(folder / MEMORY, self.memory)
         write_groups(folder, self.groups)
-        write_run_script(folder, f"{WORKLOAD}/{self.name}", self.network, "Runs", has_groups=True)
+        write_run_script(folder, self.prefix, self.network, "Runs", has_groups=True)
 
-    def _write_system(self, folder: Path) -> None:
-        """The system JSON and the custom collectives, under names of this directory."""
+        write_system(folder, self._system_config())
+        for prefix, name in self._custom_names().items():
+            (folder / COLLECTIVE).mkdir(exist_ok=True)
+            for position, file in enumerate(self.custom[prefix]):
+                shutil.copyfile(file, folder / f"{name}.{position}.et")
+
+    def _encoded(self, rank: int) -> Iterator[bytes]:
+        yield framed(self.metadata[rank])
+        yield from self.ranks[rank].encoded()
+
+    def _held(self) -> dict[int, Load]:
+        """What gives the bytes of the file that each rank would have."""
+        return {rank: partial(self._file, rank) for rank in range(self.num_ranks)}
+
+    def _file(self, rank: int) -> FileBytes:
+        return file_of(Path(f"{self.prefix}.{rank}.et"), self._encoded(rank))
+
+    def _custom_names(self) -> dict[str, str]:
+        """The prefixes that the custom collectives have in the run's directory, by those that the system's files give."""
         names: dict[str, str] = {}
-        for prefix, files in self.custom.items():
+        for prefix in self.custom:
             base = name = Path(prefix).name
             while f"{COLLECTIVE}/{name}" in names.values():
                 name = f"{base}_{len(names)}"
             names[prefix] = f"{COLLECTIVE}/{name}"
-            (folder / COLLECTIVE).mkdir(exist_ok=True)
-            for position, file in enumerate(files):
-                shutil.copyfile(file, folder / COLLECTIVE / f"{name}.{position}.et")
-        system = dict(self.system)
+        return names
+
+    def _system_config(self) -> SystemConfig:
+        """The system, which names the custom collectives in the run's directory."""
+        names, system = self._custom_names(), dict(self.system)
         for key in COMM_KEYS:
             entry = system.get(f"{key}-implementation-custom")
             if entry:
-                system[f"{key}-implementation-custom"] = [names.get(entry[0], entry[0])]
+                system[f"{key}-implementation-custom"] = [names[entry[0]]]
         if self.per_node:
             system[PER_NODE_KEY] = PER_NODE
-            lines = (f"{node}: {names.get(prefix, prefix)}\n" for node, prefix in sorted(self.per_node.items()))
-            (folder / PER_NODE).write_text("".join(lines), encoding="utf-8")
         else:
             system.pop(PER_NODE_KEY, None)
-        write_json(folder / SYSTEM, system)
+        per_node = {node: names[prefix] for node, prefix in sorted(self.per_node.items())}
+        return replace(parse_system(Path(SYSTEM), system), per_node=per_node)
+
+
+def _loads(name: str, files: Iterable[Path]) -> dict[int, Load]:
+    """What reads the file of each position of a custom collective, by the name that it will have."""
+    return {position: partial(load_file, file, Path(f"{name}.{position}.et")) for position, file in enumerate(files)}
 
 
 OWN_FILES = frozenset({SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE})

@@ -14,6 +14,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import read_run
+from astra_tacos.run.written import check_same
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.workload.linter.finding import Finding, Severity
@@ -186,12 +187,14 @@ def finish_run(
         place = Path(first.file).name if first.file else "the run"
         place += "" if first.node is None else f" node {first.node}"
         raise ConfigError(f"cannot be repaired: {first.code}: {place}: {first.message}{more}")
+    try:
+        run = draft.run()
+        outcome = replay_run(run, draft.backend)
+    except AstraTacosError as error:
+        raise type(error)(f"cannot be repaired: {error}") from None
     with replaced_directory(output) as folder:
         draft.write(folder)
-        try:
-            outcome = replay_run(read_run(draft.inputs(folder)), draft.backend)
-        except AstraTacosError as error:
-            raise type(error)(f"cannot be repaired: {str(error).replace(f'{folder}/', '')}") from None
+        check_same(run, read_run(draft.inputs(folder)))
         warnings = tuple(finding for finding in report.findings if finding.severity is Severity.WARNING)
         result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, (before, after))
         (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")

@@ -10,10 +10,9 @@ from astra_tacos.planner.run_bound import estimate_durations
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.graph.global_order import order_dependencies, order_instances
-from astra_tacos.run.run import PATTERN_KEYS, read_run
+from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.temporaries import scratch_directory
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, pattern_of_name
 
@@ -277,21 +276,15 @@ def order_collectives(draft: Draft, log: Log) -> None:
     """
     if not draft.found("C04", "C05", "C06", "C07"):
         return
-    with scratch_directory() as folder:
-        draft.write(folder)
-        run = draft.inputs(folder)
-        try:
-            workload = find_workload(read_run(run))
-            duration_ns, instance_ns = estimate_durations(workload, tuple(CaseSolution(None) for _ in workload.cases))
-            order = order_instances(workload.graph, duration_ns, instance_ns)
-        except ConfigError as error:
-            raise ConfigError(str(error).replace(f"{run.workload}: ", "").replace(f"{folder}/", "")) from None
-        trace = workload.run.workload
-        after, before = order_dependencies(workload.graph, order)
-        by_id = [nodes.finder() for nodes in draft.ranks]
-        for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
-            node, other = (by_id[rank](int(trace.node_id[one])) for one in (row, needed))
-            if node is None or other is None:
-                continue
-            node.depend((other.id,))
-            log.add(f"waits for node {other.id}", "one order of collectives on all ranks", node)
+    workload = find_workload(draft.run())
+    duration_ns, instance_ns = estimate_durations(workload, tuple(CaseSolution(None) for _ in workload.cases))
+    order = order_instances(workload.graph, duration_ns, instance_ns)
+    trace = workload.run.workload
+    after, before = order_dependencies(workload.graph, order)
+    by_id = [nodes.finder() for nodes in draft.ranks]
+    for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
+        node, other = (by_id[rank](int(trace.node_id[one])) for one in (row, needed))
+        if node is None or other is None:
+            continue
+        node.depend((other.id,))
+        log.add(f"waits for node {other.id}", "one order of collectives on all ranks", node)
