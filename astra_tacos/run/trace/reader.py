@@ -122,10 +122,10 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     for one, begin, end in zip(numbers.tolist(), first[:-1].tolist(), first[1:].tolist(), strict=True):
         chosen = members[begin:end]
         these, earliest, place = np.unique(local[chosen], return_index=True, return_inverse=True)
-        file, expected = load_number(trace, one), trace.node_id[wanted[chosen[earliest]]].tolist()
-        _, ids, names = find(file, these, known)
+        read, expected = load_number(trace, one), trace.node_id[wanted[chosen[earliest]]].tolist()
+        _, ids, names = find(read, these, known)
         if ids != expected:
-            raise ConfigError(f"{file.path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
+            raise ConfigError(f"{read.path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
         result[chosen] = np.array(names, object)[place]
     return result.tolist()
 
@@ -290,7 +290,10 @@ def _trace(
         rank_first=rank_first,
         node_id=numbers["node_id"].view(np.uint64),
         kind=kind,
-        **{name: numbers[name] for name in ("duration_us", "size_bytes", "peer", "tag")},
+        duration_us=numbers["duration_us"],
+        size_bytes=numbers["size_bytes"],
+        peer=numbers["peer"],
+        tag=numbers["tag"],
         dep_first=columns.dep_first,
         dep=columns.dep,
         chunks=of_chunks,

@@ -109,8 +109,15 @@ class ChunkColumns:
 
     def of_rows(self, rows: Ints) -> ChunkColumns:
         """Those of the nodes at some rows."""
-        lists = (each.of_rows(rows, len(self.chunk)) for each in (self.chunk_lists, self.place_lists))
-        return ChunkColumns(*(column[rows] for column in (self.chunk, self.num_chunks, self.total_chunks, self.reduces)), *lists)
+        num_nodes = len(self.chunk)
+        return ChunkColumns(
+            self.chunk[rows],
+            self.num_chunks[rows],
+            self.total_chunks[rows],
+            self.reduces[rows],
+            self.chunk_lists.of_rows(rows, num_nodes),
+            self.place_lists.of_rows(rows, num_nodes),
+        )
 
     @property
     def moved(self) -> Ints:

@@ -285,12 +285,11 @@ class Draft:
         write_json(folder / MEMORY, self.memory)
         write_groups(folder, self.groups)
         write_run_script(folder, self.prefix, self.network, "Runs", has_groups=True)
-
         write_system(folder, self._system_config())
-        for prefix, name in self._custom_names().items():
+        for prefix, base in self._custom_names().items():
             (folder / COLLECTIVE).mkdir(exist_ok=True)
-            for position, file in enumerate(self.custom[prefix]):
-                shutil.copyfile(file, folder / f"{name}.{position}.et")
+            for position, trace in enumerate(self.custom[prefix]):
+                shutil.copyfile(trace, folder / f"{base}.{position}.et")
 
     def _encoded(self, rank: int) -> Iterator[bytes]:
         yield framed(self.metadata[rank])

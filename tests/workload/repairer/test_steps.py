@@ -255,3 +255,19 @@ def test_a_network_of_as_many_ranks_as_are_asked_for_has_a_limit(tmp_path):
     trace = RunFiles("comp 0", npus=(2,)).write(tmp_path)["workload"]
     says = refusal(lambda: repair(RepairInputs(trace), tmp_path / "out", num_ranks=1_000_000_000))
     assert says == f"{trace}: 1,000,000,000 ranks, expected at most 1,000,000: --ranks says how many"
+
+
+def test_a_run_is_looked_at_without_a_copy_of_it(tmp_path, monkeypatch):
+    """Findings and errors name the files that the run will have; only the output is written."""
+    monkeypatch.setattr("astra_tacos.support.temporaries.create_scratch_directory", None)
+    crossed = [[coll(0), coll(1, group=1)], [coll(0, group=1), coll(1)]]
+    files = RunFiles(crossed, groups={"1": [0, 1]}).write(tmp_path / "crossed")
+    del files["directory"]
+    result = repair(RepairInputs(**files), tmp_path / "out")
+    assert any(change.step == "collective-order" for change in result.changes)
+    bound = [[coll(0), coll(1, [0], group=1)], [coll(0, group=1), coll(1, [0])]]
+    files = RunFiles(bound, groups={"1": [0, 1]}).write(tmp_path / "bound")
+    del files["directory"]
+    with pytest.raises(ConfigError, match=r"\Acannot be repaired \(collective-order\): workload/w: deadlock: ranks order"):
+        repair(RepairInputs(**files), tmp_path / "none")
+    assert not (tmp_path / "none").exists()
