@@ -124,7 +124,7 @@ def verify_run(
         violations += found
         if not is_checked:
             unchecked.append(f"{prefix}: it does not name the chunks that it moves")
-    nodes, rewriting = collective_nodes(after), None
+    nodes, rewriting = None, None
     if before is not None:
         moved = np.arange(before.workload.num_ranks) if npu_of_rank is None else npu_of_rank
         place, differences = _compare(before, after, moved)
@@ -135,8 +135,11 @@ def verify_run(
             violations += found
         else:
             violations += () if first is None else (first, *differences)
-            asked = collective_nodes(before, moved)
-            nodes = nodes if place is None else replace(asked, row=place[asked.row])
+            if place is not None:
+                asked = collective_nodes(before, moved)
+                nodes = replace(asked, row=place[asked.row])
+    if nodes is None:
+        nodes = collective_nodes(after)
     violations += _check_nodes(after, nodes, made)
     violations += _check_sequences(after, nodes)
     is_native = after.implementation[nodes.row] == NATIVE
