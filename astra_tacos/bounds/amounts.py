@@ -49,9 +49,11 @@ class Amounts:
             inside = sides.astype(np.float64)
             entering: Floats = np.einsum("sn,sn->s", (1.0 - inside) @ self.pairs, inside)
             return entering
-        members, owned = sides[:, collective.member_npus], sides @ self.owned
+        members = sides[:, collective.member_npus]
         if collective.reduces and collective.gathers:
             return np.where(members.any(axis=1) & ~members.all(axis=1), self.whole, 0.0)
+        owners = np.flatnonzero(self.owned)  # few of all NPUs, where a group is bounded
+        owned = sides[:, owners] @ self.owned[owners]
         if collective.gathers:
             return np.where(members.any(axis=1), self.whole - owned, 0.0)
         return np.where(members.all(axis=1), 0.0, owned)

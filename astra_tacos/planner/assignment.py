@@ -150,12 +150,15 @@ def _groups(
     all_groups = dict(groups)
     alike: dict[int, list[int]] = {}
     places: dict[tuple[int, int], dict[int, int]] = {}
-    for number in in_order.tolist():
-        own, entry = int(group[number]), int(implementation[number])
+    columns = [column[in_order] for column in (instances.group, instances.pattern, instances.size_bytes, implementation)]
+    first, which = row_places(*columns)
+    named = columns[0][first]
+    for one in np.argsort(first).tolist():  # collectives that are alike have one group
+        own, pattern, size_bytes, entry = (int(column[first[one]]) for column in columns)
         if own == ALL_RANKS:
             continue
         ranks = groups[own]
-        carrier = carrying_type(int(instances.pattern[number]), int(instances.size_bytes[number]))
+        carrier = carrying_type(pattern, size_bytes)
         taken = places.setdefault((own, int(carrier)), {})
         if not taken and ranks != tuple(sorted(ranks)):
             taken[NATIVE] = 0
@@ -164,7 +167,8 @@ def _groups(
         while len(copies) <= place:
             copies.append(max(all_groups) + 1)
             all_groups[copies[-1]] = tuple(sorted(ranks))
-        group[number] = copies[place]
+        named[one] = copies[place]
+    group[in_order] = named[which]
     return group, all_groups
 
 

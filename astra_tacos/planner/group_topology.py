@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import NO_DIMENSION, NO_LINK, Topology
 from astra_tacos.replayer.native_share import why_incomplete
@@ -233,9 +233,9 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
     """
     if len(members) == network.num_npus:
         return GroupTopology(network, 0)
-    whole = _regular(config, members, reach)
-    if whole is not None:
-        return GroupTopology(whole, 0)
+    dimensions = regular_part(config, members, reach)
+    if dimensions is not None:
+        return GroupTopology(build_topology(NetworkConfig(config.source, dimensions)), 0)
     chosen = np.array(members, np.int64)
     kept, device = _induced_links(network, chosen)
     own = Topology(
@@ -269,8 +269,8 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
     return GroupTopology(whole, len(routes))
 
 
-def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> Topology | None:
-    """The topology of a group that is a part of every dimension of a regular network, else None.
+def regular_part(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> tuple[Dimension, ...] | None:
+    """The dimensions of a group that is a part of every dimension of a regular network, else None.
 
     A part of a building block may be one, too: of a ring, neighbours are a line. Where messages hop through members, those that
     are not in the group may offer more routes than the part has.
@@ -290,7 +290,7 @@ def _regular(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> T
         if part is None:
             return None
         dimensions.append(replace(dimension, block=part, size=len(present)))
-    return build_topology(NetworkConfig(config.source, tuple(dimensions))) if most == len(members) else None
+    return tuple(dimensions) if most == len(members) else None
 
 
 def _induced_links(network: Topology, members: Ints) -> tuple[Ints, Ints]:

@@ -161,7 +161,12 @@ class _Base:
     @cached_property
     def end_ns(self) -> int | None:
         """When it ends; None if it does not, or its native collectives move less than they have to."""
-        return None if self.replay.end_ns is None or why_incomplete(self.run) else self.replay.end_ns
+        return None if self.replay.end_ns is None or self.why_incomplete else self.replay.end_ns
+
+    @cached_property
+    def why_incomplete(self) -> str:
+        """Which of its native collectives moves less than it has to; "" if none, as in a native run that a search found."""
+        return why_incomplete(self.run) if self.native is None else ""
 
 
 class _Planning:
@@ -284,7 +289,7 @@ class _Planning:
         """What could not be done, and what the times do not say."""
         defects = dict.fromkeys(note for each in solutions for note in each.defects)
         forwards = (_ONLY_REPLAYED,) if self.network.forwarding and self.clock.is_analytical else ()
-        own = why_idle(self.start) or why_incomplete(self.start) if self.own.replay.outcome is not None else ""
+        own = why_idle(self.start) or self.own.why_incomplete if self.own.replay.outcome is not None else ""
         incomplete = (f"do not compare with the run before: {own}",) if own else ()
         return (*defects, *self.request.more_notes, *forwards, *incomplete)
 

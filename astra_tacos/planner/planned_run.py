@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -292,10 +293,11 @@ def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], planned:
         *(nodes.rank, trace.node_id[nodes.row], changes.node_id, nodes.pattern, nodes.group),
         *(assignment.group[instance], instance, assignment.implementation[instance]),
     )
-    rows = []
-    for entry, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
-        rank, node, new_node, pattern, group, new_group, number, chosen = row
-        after = waits[begin[entry] : begin[entry + 1]]
-        own = f"{rank}, {node}, {new_node}, {names[pattern]}, {group}, {new_group}, {number}"
-        rows.append(f"[{own}, {ran[chosen]}, {after}, {reasons[number]}]")
-    return rows
+    after = (waits[one:other] for one, other in pairwise(begin))
+    return [
+        f"[{rank}, {node}, {new_node}, {names[pattern]}, {group}, {new_group}, {number}, "
+        f"{ran[chosen]}, {waited}, {reasons[number]}]"
+        for rank, node, new_node, pattern, group, new_group, number, chosen, waited in zip(
+            *(column.tolist() for column in columns), after, strict=True
+        )
+    ]

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.network.composition import build_topology
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology
+from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology, regular_part
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.graph.instances import Instances
 from astra_tacos.run.graph.run_graph import RunGraph
@@ -28,6 +28,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.solver.native_configuration import native_run
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import row_places
 
 NO_CASE = -1
 """Of a collective that is not planned."""
@@ -136,23 +137,29 @@ def find_distinct_collectives(
         If members of a group cannot reach one another.
     """
     views: dict[tuple[int, ...], tuple[str, dict[str, GroupTopology]]] = {}
+    of_parts: dict[tuple[tuple[Dimension, ...] | None, ...], tuple[str, dict[str, GroupTopology]]] = {}
     fabric = network if network.forwarding else None
     found: dict[tuple[Any, ...], int] = {}
     groups: list[dict[tuple[int, ...], None]] = []
-    of_instance = np.full(instances.num_instances, NO_CASE, np.int64)
-    columns = zip(*(c.tolist() for c in (instances.group, instances.pattern, instances.size_bytes, instances.root)), strict=True)
-    for number, (group, pattern, size_bytes, root) in enumerate(columns):
+    columns = instances.group, instances.pattern, instances.size_bytes, instances.root
+    first, place = row_places(*columns)
+    case_of = np.full(len(first), NO_CASE, np.int64)
+    for number in np.argsort(first).tolist():  # in the order in which the run has them
+        group, pattern, size_bytes, root = (int(column[first[number]]) for column in columns)
         members = tuple(sorted(instances.nodes.members[group]))
         if len(members) < 2 or pattern not in COLLECTIVE_NAMES or size_bytes < 1:
             continue
         if members not in views:
-            views[members] = _views(network, config, members)
+            parts = tuple(None if fabric else regular_part(config, members, reach) for reach in REACHES)
+            known = None if None in parts else of_parts.get(parts)  # groups that are the same parts of dimensions look the same
+            views[members] = of_parts[parts] = known or _views(network, config, members)
         position = members.index(root) if root >= 0 else None
         case = found.setdefault((pattern, size_bytes, position, views[members][0]), len(found))
         if case == len(groups):
             groups.append({})
         groups[case][members] = None
-        of_instance[number] = case
+        case_of[number] = case
+    of_instance: Ints = case_of[place]
     counts = np.bincount(of_instance[of_instance >= 0], minlength=len(found)).tolist()
     cases = []
     for (pattern, size_bytes, position, shape), of_case, count in zip(found, groups, counts, strict=True):

@@ -11,6 +11,7 @@ import numpy as np
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Lattice:
         ConfigError
             If the group does not have all combinations of these, in ascending order.
         """
-        found = [np.unique(digit) for digit in self.digits(members)]
+        found = [distinct(digit) for digit in self.digits(members)]
         ascends = len(members) < 2 or bool((np.diff(members) > 0).all())
         if math.prod(map(len, found)) != len(members) or not ascends:
             raise ConfigError(

@@ -12,6 +12,7 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Ints
+from astra_tacos.support.grouping import distinct_places
 
 NO_ROOT = -1
 """Where a pattern has no root."""
@@ -21,15 +22,23 @@ NO_ROOT = -1
 class CollectiveNodes:
     """Collective nodes of a run, by row: what each has to do.
 
-    `ranks` are those of its group, ascending; `group` is the id of that group.
+    `group` is the id of the group of each; `members` are the ranks of each group, ascending.
     """
 
     row: Ints
-    pattern: list[int]
-    size_bytes: list[int]
-    root: list[int]
-    ranks: list[tuple[int, ...]]
-    group: list[int]
+    pattern: Ints
+    size_bytes: Ints
+    root: Ints
+    group: Ints
+    members: dict[int, tuple[int, ...]]
+
+    @property
+    def groups(self) -> tuple[list[tuple[int, ...]], Ints]:
+        """The distinct ranks of groups, and which each node has: of a group that does not exist, none."""
+        group, place = distinct_places(self.group)
+        number: dict[tuple[int, ...], int] = {}
+        which = [number.setdefault(self.members.get(each, ()), len(number)) for each in group.tolist()]
+        return list(number), np.array(which, np.int64)[place]
 
 
 def collective_nodes(run: Run, moved: Ints | None = None) -> CollectiveNodes:
@@ -37,15 +46,15 @@ def collective_nodes(run: Run, moved: Ints | None = None) -> CollectiveNodes:
     trace, columns = run.workload, run.columns
     rows = np.flatnonzero((trace.kind == NodeType.COMM_COLL) & (columns.comm_type >= 0))
     group = group_ids(columns)[rows]
-    pattern = columns.comm_type[rows].tolist()
-    root = np.full(len(rows), NO_ROOT, np.int64).tolist()
+    pattern = columns.comm_type[rows].astype(np.int64)
+    root = np.full(len(rows), NO_ROOT, np.int64)
     rank = trace.rank[rows]
     for one in range(trace.num_ranks):
         entries = np.arange(*np.searchsorted(rank, (one, one + 1)))
         data = load_rank(trace, one)
         names = (PATTERN_ATTRIBUTE, GROUP_ATTRIBUTE)
         told = any(name.encode() in data for name in names)
-        if not told and not any(pattern[entry] in ROOTED for entry in entries.tolist()):
+        if not told and not np.isin(pattern[entries], list(ROOTED)).any():
             continue
         for entry in entries.tolist():
             node = node_at(data, int(columns.byte_offset[rows[entry]]))
@@ -60,15 +69,11 @@ def collective_nodes(run: Run, moved: Ints | None = None) -> CollectiveNodes:
                 group[entry] = int(own)
     members = members_of(run.groups.members, run.network.num_npus, np.unique(group))
     ranks = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
-    of_node = [ranks.get(number, ()) for number in group.tolist()]
-    places = list(range(run.network.num_npus)) if moved is None else moved.tolist()
-    named = {place: rank for rank, place in enumerate(places)}
-    roots = [
-        (min(of_group, key=lambda each: named[each], default=NO_ROOT) if kind in ROOTED else given)
-        if given == NO_ROOT
-        else places[given]
-        if 0 <= given < len(places)
-        else given
-        for given, kind, of_group in zip(root, pattern, of_node, strict=True)
-    ]
-    return CollectiveNodes(rows, pattern, trace.size_bytes[rows].tolist(), roots, of_node, group.tolist())
+    places = np.arange(run.network.num_npus) if moved is None else moved
+    has_place, lacks = (root >= 0) & (root < len(places)), (root == NO_ROOT) & np.isin(pattern, list(ROOTED))
+    root[has_place] = places[root[has_place]]
+    named = {place: rank for rank, place in enumerate(places.tolist())}
+    for number in np.unique(group[lacks]).tolist():
+        first = min(ranks.get(number, ()), key=lambda each: named[each], default=NO_ROOT)
+        root[lacks & (group == number)] = first
+    return CollectiveNodes(rows, pattern, trace.size_bytes[rows], root, group, ranks)

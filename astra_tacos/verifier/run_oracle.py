@@ -14,10 +14,8 @@ Whether a run goes to its end is for the replay to say.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +31,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.program_order import judge_order
 from astra_tacos.verifier.run_collectives import CollectiveNodes, collective_nodes
@@ -124,7 +123,7 @@ def verify_run(
         violations += found
         if not is_checked:
             unchecked.append(f"{prefix}: it does not name the chunks that it moves")
-    nodes, rewriting = collective_nodes(after), None
+    nodes, rewriting = None, None
     if before is not None:
         moved = np.arange(before.workload.num_ranks) if npu_of_rank is None else npu_of_rank
         place, differences = _compare(before, after, moved)
@@ -135,8 +134,11 @@ def verify_run(
             violations += found
         else:
             violations += () if first is None else (first, *differences)
-            asked = collective_nodes(before, moved)
-            nodes = nodes if place is None else replace(asked, row=place[asked.row])
+            if place is not None:
+                asked = collective_nodes(before, moved)
+                nodes = replace(asked, row=place[asked.row])
+    if nodes is None:
+        nodes = collective_nodes(after)
     violations += _check_nodes(after, nodes, made)
     violations += _check_sequences(after, nodes)
     is_native = after.implementation[nodes.row] == NATIVE
@@ -238,29 +240,28 @@ def _check_nodes(after: Run, nodes: CollectiveNodes, made: dict[int, list[Collec
     """Violations for nodes whose trace is not for them."""
     found: list[Violation] = []
     trace = after.workload
-    in_group = group_ids(after.columns)
-    members = members_of(after.groups.members, after.network.num_npus, np.unique(in_group[nodes.row]))
+    in_group = group_ids(after.columns)[nodes.row]
+    members = members_of(after.groups.members, after.network.num_npus, np.unique(in_group))
     sorted_members = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
     position = {number: {rank: at for at, rank in enumerate(ranks)} for number, ranks in sorted_members.items()}
-    known: dict[tuple[object, ...], str] = {}
-    of_rows = (column[nodes.row].tolist() for column in (after.implementation, in_group, trace.rank))
-    wanted = nodes.row.tolist(), nodes.pattern, nodes.size_bytes, nodes.root, nodes.ranks
-    for row, pattern, size, root, ranks, number, group, rank in zip(*wanted, *of_rows, strict=True):
+    runs = after.implementation[nodes.row], after.columns.comm_type[nodes.row], in_group, trace.rank[nodes.row]
+    columns = *runs, nodes.pattern, nodes.size_bytes, nodes.root, nodes.group
+    first, place = row_places(*columns)
+    wrong: list[str] = []
+    for of_first in zip(*(column[first].tolist() for column in columns), strict=True):  # nodes that are alike are judged once
+        number, native, group, rank, pattern, size, root, asked = of_first
+        ranks = nodes.members.get(asked, ())
         if number == NATIVE:
-            kept = after.columns.comm_type[row] == pattern and sorted_members.get(group) == ranks
-            if pattern in COLLECTIVE_NAMES and not kept:
-                text = f"{trace.describe_node(row)} runs a native collective of another pattern or group"
-                found.append(Violation("wrong-collective", text, npu=rank))
+            kept = pattern not in COLLECTIVE_NAMES or (native == pattern and sorted_members.get(group) == ranks)
+            wrong.append("" if kept else " runs a native collective of another pattern or group")
             continue
-        if number not in made:
-            continue
-        key = number, group, pattern, size, root, ranks, rank
-        if key not in known:
-            at = position.get(group, {})
-            known[key] = _why_not(made[number], at, rank, (pattern, size, root, ranks))
-        if known[key]:
-            text = f"{trace.describe_node(row)} ({pattern_name(pattern)} of {size:,} bytes) runs {after.prefixes[number]}"
-            found.append(Violation("wrong-collective", f"{text}: {known[key]}", npu=rank))
+        why = _why_not(made[number], position.get(group, {}), rank, (pattern, size, root, ranks)) if number in made else ""
+        wrong.append(f" ({pattern_name(pattern)} of {size:,} bytes) runs {after.prefixes[number]}: {why}" if why else "")
+    found: list[Violation] = []
+    is_wrong = np.array([why != "" for why in wrong], np.bool_)[place]
+    for entry in np.flatnonzero(is_wrong).tolist():
+        row = int(nodes.row[entry])
+        found.append(Violation("wrong-collective", trace.describe_node(row) + wrong[place[entry]], npu=_rank(trace, row)))
     return found
 
 
@@ -290,68 +291,75 @@ def _check_sequences(after: Run, nodes: CollectiveNodes) -> list[Violation]:
 
     Where all collectives are native, as in a run that nobody planned, nothing needs to order them.
     """
-    trace = after.workload
+    trace, rank_of = after.workload, after.workload.rank
     is_native = bool(np.all(after.implementation[nodes.row] == NATIVE))
     unordered: set[int] = set()
-    in_group = group_ids(after.columns)
-    wanted = {
-        row: (pattern, size, root, ranks)
-        for row, pattern, size, root, ranks in zip(
-            nodes.row.tolist(), nodes.pattern, nodes.size_bytes, nodes.root, nodes.ranks, strict=True
-        )
-    }
     found: list[Violation] = []
-    sequences: dict[tuple[int, int, int], dict[int, list[int]]] = defaultdict(dict)
+    groups, of_node = nodes.groups
     ordered = np.zeros(trace.num_nodes, np.bool_)
-    ordered[[row for row, (_, _, _, ranks) in wanted.items() if len(ranks) > 1]] = True
-    known: dict[tuple[bytes, ...], dict[int, int]] = {}
+    ordered[nodes.row] = np.array([len(ranks) > 1 for ranks in groups], np.bool_)[of_node]
+    chains: list[Ints] = []
+    known: dict[tuple[bytes, ...], tuple[Ints, Ints]] = {}
     for rank in range(trace.num_ranks):
         begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
         first = trace.dep_first[begin : end + 1]
         waits = np.diff(first), trace.dep[first[0] : first[-1]] - begin, ordered[begin:end]
         key = tuple(each.tobytes() for each in waits)  # many ranks have the same dependencies
-        depth = known[key] if key in known else known.setdefault(key, _depths(*waits))
-        chained = [begin + row for row in depth]
-        for (one, how_deep), (other, deeper) in pairwise(zip(chained, depth.values(), strict=True)):
-            if deeper != how_deep + 1 and is_native:
-                unordered.add(rank)
-            elif deeper != how_deep + 1:
-                text = f"nothing orders {trace.describe_node(one)} and {trace.describe_node(other)}"
-                found.append(Violation("no-order", text, npu=rank))
-                break
-        for row in chained:
-            number = int(after.implementation[row])
-            native = int(after.columns.comm_type[row]) if number == NATIVE else 0
-            sequences[int(in_group[row]), number, native].setdefault(rank, []).append(row)
-    for (group, number, _), of_rank in sequences.items():
+        if key not in known:
+            depth = _depths(*waits)
+            known[key] = np.array(list(depth), np.int64), np.flatnonzero(np.diff(list(depth.values())) != 1)
+        chain, gaps = known[key]
+        chains.append(begin + chain)
+        if len(gaps) and is_native:
+            unordered.add(rank)
+        elif len(gaps):
+            one, other = chains[-1][gaps[0] : gaps[0] + 2].tolist()
+            text = f"nothing orders {trace.describe_node(one)} and {trace.describe_node(other)}"
+            found.append(Violation("no-order", text, npu=rank))
+    asked = np.zeros((2, trace.num_nodes), np.int64)
+    asked[:, nodes.row] = of_node, row_places(nodes.pattern, nodes.size_bytes, nodes.root)[1]
+    row = np.concatenate(chains)
+    in_group, runs = group_ids(after.columns)[row], after.implementation[row]
+    earliest, sequence = row_places(in_group, runs, np.where(runs == NATIVE, after.columns.comm_type[row], 0))
+    begins, rows = group_by(sequence, row, len(earliest))
+    for one in np.argsort(earliest).tolist():
+        group, number = int(in_group[earliest[one]]), int(runs[earliest[one]])
+        own = rows[begins[one] : begins[one + 1]]
+        ranks, times = np.unique(rank_of[own], return_counts=True)
         name = "native collectives" if number == NATIVE else after.prefixes[number]
-        if len({len(rows) for rows in of_rank.values()}) > 1:
+        if times.min() < times.max():
             found.append(Violation("out-of-step", f"group {group}: ranks run {name} unequally often"))
             continue
         expected = after.groups.members.get(group, tuple(range(trace.num_ranks)) if group == ALL_RANKS else ())
-        if set(of_rank) != set(expected):
-            text = f"group {group}: {len(of_rank)} of {len(expected)} ranks run {name}"
+        if set(ranks.tolist()) != set(expected):
+            text = f"group {group}: {len(ranks)} of {len(expected)} ranks run {name}"
             found.append(Violation("rank-missing", text))
             continue
-        if unordered.isdisjoint(of_rank):
-            found += _disagreements(trace, group, name, of_rank, wanted)
+        turns = own.reshape(len(ranks), -1)
+        at = _disagreement(*asked[:, turns]) if unordered.isdisjoint(ranks.tolist()) else None
+        if at is not None:
+            whom = ", ".join(map(str, groups[asked[0, turns[at]]][:8]))
+            text = f"group {group}: {name} meets different collectives of ranks {whom}"
+            found.append(Violation("out-of-step", f"{text} ({trace.describe_node(int(turns[0, at[1]]))})"))
     return found
 
 
-def _disagreements(
-    trace: Trace, group: int, name: str, of_rank: dict[int, list[int]], wanted: dict[int, tuple[int, int, int, tuple[int, ...]]]
-) -> list[Violation]:
-    """The first place at which ranks of one collective run nodes of different ones."""
-    for turn in zip(*of_rank.values(), strict=True):
-        of_ranks: dict[tuple[int, ...], set[tuple[int, int, int]]] = defaultdict(set)
-        for row in turn:
-            if row in wanted:
-                of_ranks[wanted[row][3]].add(wanted[row][:3])
-        for ranks, asked in of_ranks.items():
-            if len(asked) > 1:
-                text = f"group {group}: {name} meets different collectives of ranks {', '.join(map(str, ranks[:8]))}"
-                return [Violation("out-of-step", f"{text} ({trace.describe_node(turn[0])})")]
-    return []
+def _disagreement(ranks: Ints, what: Ints) -> tuple[int, int] | None:
+    """The first turn, as (rank, turn), at which collectives of the same ranks are different ones; None if there is none.
+
+    Parameters
+    ----------
+    ranks, what
+        int64[num_ranks, num_turns], numbers of the ranks and of the work of the collective that each rank runs in each turn.
+    """
+    turn = np.broadcast_to(np.arange(ranks.shape[1]), ranks.shape).ravel()
+    first, place = row_places(turn, ranks.ravel())
+    differs = what.ravel() != what.ravel()[first][place]
+    found = first[place[differs]]
+    if not len(found):
+        return None
+    rank, at = np.divmod(found, ranks.shape[1])
+    return min(zip(rank.tolist(), at.tolist(), strict=True), key=lambda each: (each[1], each[0]))
 
 
 def _depths(num_waits: Ints, dep: Ints, counts: Bools) -> dict[int, int]:

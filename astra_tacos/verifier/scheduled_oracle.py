@@ -255,8 +255,9 @@ def _collectives(run: Run, moved: Ints | None) -> list[_Collectives]:
     trace, nodes = run.workload, collective_nodes(run, moved)
     found: list[_Collectives] = [{} for _ in range(trace.num_ranks)]
     rows = (trace.rank[nodes.row], trace.node_id[nodes.row], run.implementation[nodes.row], group_ids(run.columns)[nodes.row])
-    columns = *(column.tolist() for column in rows), nodes.pattern, nodes.size_bytes, nodes.root, nodes.ranks, nodes.group
-    for rank, node, implementation, named, pattern, size, root, ranks, group in zip(*columns, strict=True):
+    columns = (column.tolist() for column in (*rows, nodes.pattern, nodes.size_bytes, nodes.root, nodes.group))
+    for rank, node, implementation, named, pattern, size, root, group in zip(*columns, strict=True):
+        ranks = nodes.members.get(group, ())
         found[rank][node] = _Collective(pattern, size, root, ranks, group, (implementation, named))
     return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from astra_tacos.collective import COLLECTIVES
-from astra_tacos.planner.workload import NO_CASE, Workload
+from astra_tacos.planner.workload import Workload
 from astra_tacos.run.outcome import RunOutcome
 
 Part = tuple[str, int, int | None, tuple[int, ...]]
@@ -50,15 +50,9 @@ def joint_sets(workload: Workload, outcome: RunOutcome, may_join: Callable[[int]
     np.minimum.at(end, instances.instance, finish)
     np.maximum.at(over, instances.instance, finish)
     order = np.lexsort((np.arange(num), begin))
-    waiting = [
-        number
-        for number in order.tolist()
-        if begin[number] >= 0
-        and begin[number] < end[number]
-        and workload.of_instance[number] != NO_CASE
-        and workload.cases[int(workload.of_instance[number])].collective in COLLECTIVES
-        and may_join(number)
-    ]
+    joins = np.array([*(case.collective in COLLECTIVES for case in workload.cases), False])[workload.of_instance]
+    joins &= (begin >= 0) & (begin < end)
+    waiting = [number for number in order[joins[order]].tolist() if may_join(number)]
     begins, ends, overs = begin.tolist(), end.tolist(), over.tolist()
     members = {group: frozenset(ranks) for group, ranks in instances.nodes.members.items()}
     group = instances.group.tolist()

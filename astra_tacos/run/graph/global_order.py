@@ -70,7 +70,8 @@ def order_instances(
         level = np.concatenate((np.full(num_rows, np.iinfo(np.int64).max >> 1), urgency))
     urgent = on_network[np.lexsort((on_network, -level[on_network]))]
     key[urgent] = np.arange(len(urgent))
-    members = [np.sort(np.array(instances.nodes.members[group], np.int64)) for group in instances.group.tolist()]
+    in_order = {group: np.sort(np.array(ranks, np.int64)) for group, ranks in instances.nodes.members.items()}
+    members = [in_order[group] for group in instances.group.tolist()]
     member_first = np.concatenate(([0], np.cumsum([*np.ones(num_rows, np.int64), *map(len, members)]))).astype(np.int64)
     member = np.concatenate((trace.rank, *members)).astype(np.int64)
     turn: Ints = kernels.rough_run(
