@@ -21,7 +21,7 @@ from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.joint.joint_choice import JointLimits, choose_joint, joint_figures
 from astra_tacos.planner.joint.joint_sets import JointSet
 from astra_tacos.planner.joint.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
-from astra_tacos.planner.plan_result import PlanResult, case_figures
+from astra_tacos.planner.plan_result import PlanResult, case_figures, find_prints
 from astra_tacos.planner.planned_run import COLUMNS, PlannedRun, node_rows, planned_run
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import RunBound, run_bound
@@ -34,7 +34,7 @@ from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.native_share import why_idle, why_incomplete
 from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
 from astra_tacos.run.aborts import aborts_of
-from astra_tacos.run.backend import binaries_for, choose_backend
+from astra_tacos.run.backend import choose_backend
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
@@ -288,17 +288,10 @@ class _Planning:
         return (*defects, *self.request.more_notes, *forwards, *incomplete)
 
     def _prints(self, best: CandidateRun) -> tuple[Printed, ...]:
-        """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one."""
+        """What programs of ASTRA-sim print, see `find_prints`."""
         native = self.native.best
-        printed = []
-        for binary in binaries_for(self.network):
-            if binary.backend == self.clock:
-                printed.append(Printed(binary, best.end_ns, self.native.end_ns))
-                continue
-            native_run = None if native is None else native.configuration.run(self.workload.own_run)
-            native_ns = None if native_run is None else try_replay(native_run, binary.backend).end_ns
-            printed.append(Printed(binary, try_replay(best.planned.run, binary.backend).end_ns, native_ns))
-        return tuple(printed)
+        native_run = None if native is None else (native.configuration.run(self.workload.own_run), native.end_ns)
+        return find_prints(self.clock, self.network, (best.planned.run, best.end_ns), native_run)
 
     def recording(self, after: RunOutcome) -> Recording:
         """The replays, before and after."""

@@ -17,21 +17,19 @@ from astra_tacos.planner.compact.bound import compact_bound
 from astra_tacos.planner.compact.cases import CompactCase, group_at, traces_of
 from astra_tacos.planner.compact.expanded import write_expanded
 from astra_tacos.planner.compact.search import Candidate, Search
-from astra_tacos.planner.plan_result import CaseFigures, PlanResult
-from astra_tacos.planner.run_bound import share_kept
+from astra_tacos.planner.plan_result import CaseFigures, PlanResult, find_prints
+from astra_tacos.planner.run_bound import less_truncated
 from astra_tacos.planner.run_files import COLLECTIVE, ORDINARY, PER_NODE, PLAN_FILE
 from astra_tacos.planner.workload import MessageCounts
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import Backend, binaries_for, choose_backend
+from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import why_not_compact
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
 from astra_tacos.run.run import GROUPS, MEMORY, RANKS, SYSTEM, Run
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.solver.clock import Printed
-from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
+from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.files import check_replaceable, output_place, replaced_directory, write_json
-from astra_tacos.support.units import bytes_per_ns
 
 MOST_EXPANDED = 1024
 """Most ranks of an ordinary run beside a compact one."""
@@ -153,7 +151,7 @@ def _result(search: Search, best: Candidate, native: Candidate | None, natives: 
         joint=(),
         path_before=None,
         path_after=None,
-        prints=_prints(best, native),
+        prints=find_prints(search.backend, run.network, (best.run, best.end_ns), native and (native.run, native.end_ns)),
         num_classes=run.workload.num_ranks,
     )
 
@@ -165,11 +163,15 @@ def _case_figures(search: Search, best: Candidate) -> tuple[CaseFigures, ...]:
     trace = run.workload
     alike = run.lattice.num_ranks // trace.num_ranks
     place = {number: place for place, number in enumerate(best.schedules)}
+    bandwidth_gibps = np.array([each.bandwidth_gibps for each in run.network.dimensions])
     figures = []
     for number, (case, count) in enumerate(zip(found.cases, found.counts, strict=True)):
         schedule = best.schedules.get(number)
         rows = np.flatnonzero(found.of_row == number)
         first = int(rows[0])
+        least = case.least_ns() if search.backend.models_congestion else None
+        if least is not None:
+            least = less_truncated(least, case.collective, case.size_bytes, case.members, bandwidth_gibps)
         figures.append(
             CaseFigures(
                 name=case.name if schedule is None else f"{case.name}_{place[number]}",
@@ -185,7 +187,7 @@ def _case_figures(search: Search, best: Candidate) -> tuple[CaseFigures, ...]:
                 link_model="" if schedule is None else schedule.task.link_model,
                 reason="",
                 predicted_ns=None if schedule is None else schedule.collective_time_ns,
-                bound_ns=_less_truncated(search, number, case.least_ns()),
+                bound_ns=least,
                 together_ns=None,
                 native_ns=None,
                 exact=True,
@@ -203,26 +205,3 @@ def _case_figures(search: Search, best: Candidate) -> tuple[CaseFigures, ...]:
 
 def _natives(best: Candidate, case: CompactCase) -> str:
     return "native " + ", ".join(dict.fromkeys(best.run.system.native.get(case.key, ())))
-
-
-def _less_truncated(search: Search, number: int, least_ns: int | None) -> int | None:
-    """The bound of a case, less what truncated messages may save; None where links carry any number of messages."""
-    if least_ns is None or not search.backend.models_congestion:
-        return None
-    case, dimensions = search.found.cases[number], search.run.network.dimensions
-    rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions])).max())
-    return int(least_ns * share_kept(case.collective, case.size_bytes, case.members, rate))
-
-
-def _prints(best: Candidate, native: Candidate | None) -> tuple[Printed, ...]:
-    """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one."""
-    printed = []
-    for binary in binaries_for(best.run.network):
-        ends: list[int | None] = []
-        for candidate in (best, native):
-            try:
-                ends.append(None if candidate is None else candidate.on(binary.backend).end_ns)
-            except AstraTacosError:
-                ends.append(None)  # ranks of a class may differ there
-        printed.append(Printed(binary, *ends))
-    return tuple(printed)
