@@ -337,5 +337,4 @@ def test_one_place_searches_native_settings():
             ast.unparse(call.func) == "replace" and settings & {keyword.arg for keyword in call.keywords} for call in calls
         )
         makers |= {path.relative_to(PACKAGE).as_posix()} if makes or varies else set()
-    # Runs whose ranks are alike are replayed by classes, in a search of their own.
-    assert makers == {"solver/native_search.py", "planner/compact/search.py"}
+    assert makers == {"solver/native_search.py"}

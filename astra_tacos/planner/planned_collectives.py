@@ -15,7 +15,7 @@ from typing import Any
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.alike import find_alike, renumbered_solution
-from astra_tacos.planner.best_native import best_native
+from astra_tacos.planner.best_native import REACH, best_native, native_collectives
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.joint.joint_choice import JointLimits, choose_joint, joint_figures
@@ -188,7 +188,15 @@ class _Planning:
         self.cache = cache
         self.own = _Base(self.start, try_replay(self.start, self.clock, route_loads=True))
         self.native_replays: NativeReplays = {}
-        self.native = best_native(self.workload, self.clock, on_native, request.most_messages, self._known(), self.native_replays)
+        self.native = best_native(
+            native_collectives(self.workload, self.clock),
+            self.clock,
+            REACH,
+            on_native,
+            request.most_messages,
+            self._known(),
+            self.native_replays,
+        )
         if request.most_messages is None and self.native.base is not None:
             limit = max(limit, self.native.base.num_messages)  # a default must not exclude the best native run
         self.limit = limit

@@ -66,7 +66,7 @@ class PlannedClasses:
             if self.best.run.lattice.num_ranks <= MOST_EXPANDED:
                 (target / ORDINARY).mkdir()
                 write_expanded(again, self.traces, target / ORDINARY)
-            recording = record_run(again, outcome, None if self.before is None else self.before.outcome)
+            recording = record_run(again, outcome, None if self.before is None else self.before.after)
             save_recording(recording, target / REPLAY_FILE)
             path_before = None if recording.before is None else summarize_path(recording, recording.before)
             result = replace(self.result, path_before=path_before, path_after=summarize_path(recording, recording.after))
@@ -120,7 +120,7 @@ def plan_compact(
     native, natives = search.best_native(quick)
     # Also for the other link model: a run may be refused whose events have no one order.
     link_models = sorted(LINK_MODELS, key=lambda each: each != model.link_model)
-    best = search.choose(native, [search.synthesize(each) for each in link_models])
+    best = search.choose(native, natives, [search.synthesize(each) for each in link_models])
     if search.before is not None and search.before.is_before(best):
         search.notes.append(f"keep the run as it is: it ends at {search.before.end_ns:,} ns, before this plan")
     traces = traces_of(run, search.found, best.schedules)
@@ -131,6 +131,7 @@ def _result(search: Search, best: Candidate, native: Candidate | None, natives: 
     run, found, before = search.run, search.found, search.before
     cases = _case_figures(search, best)
     least = [case.least_ns() for case in found.cases]
+    native_run = None if native is None or natives.best is None else (native.run, native.end_ns)
     alone_ns = np.array([*(each or 0 for each in least), 0], np.int64)[found.of_row]
     return PlanResult(
         clock=search.backend,
@@ -141,17 +142,17 @@ def _result(search: Search, best: Candidate, native: Candidate | None, natives: 
         before_ns=None if before is None else before.end_ns,
         before_reason=search.before_reason,
         time_ns=best.end_ns,
-        exposed_before_ns=None if before is None else int(before.outcome.exposed_comm_ns.max()),
-        exposed_ns=int(best.outcome.exposed_comm_ns.max()),
+        exposed_before_ns=None if before is None else int(before.after.exposed_comm_ns.max()),
+        exposed_ns=int(best.after.exposed_comm_ns.max()),
         cases=cases,
         notes=tuple(search.notes),
         native=natives,
         bound=compact_bound(run, alone_ns, search.backend),
-        messages=MessageCounts(None, None if before is None else before.outcome.num_messages, best.outcome.num_messages),
+        messages=MessageCounts(None, None if before is None else before.after.num_messages, best.after.num_messages),
         joint=(),
         path_before=None,
         path_after=None,
-        prints=find_prints(search.backend, run.network, (best.run, best.end_ns), native and (native.run, native.end_ns)),
+        prints=find_prints(search.backend, run.network, (best.run, best.end_ns), native_run),
         num_classes=run.workload.num_ranks,
     )
 
