@@ -39,7 +39,7 @@ from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_recording
-from astra_tacos.run.run import Run, RunInputs
+from astra_tacos.run.run import Run
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.solver.native_configuration import NativeConfiguration, configuration_of
@@ -82,13 +82,13 @@ class PlannedCollectives:
         """When it ends."""
         return self.result.time_ns
 
-    def write(self, folder: Path, inputs: RunInputs, before: Run, more: dict[str, Any], npu_of_rank: Ints | None = None) -> None:
+    def write(self, folder: Path, name: str, before: Run, more: dict[str, Any], npu_of_rank: Ints | None = None) -> None:
         """Write the run, its recording, and what there is to say of it, into an empty directory.
 
         Parameters
         ----------
-        inputs, before
-            The user's run: its files, and as it was read.
+        name, before
+            The name of the workload, and the user's run.
         more
             Entries of `plan.json` beside the figures of this plan.
         npu_of_rank
@@ -100,7 +100,7 @@ class PlannedCollectives:
             If the written run does not do what the run before did: a defect of this package.
         """
         run = self.best.planned.run
-        written = run.write(folder, inputs.workload.name)
+        written = run.write(folder, name)
         checked = _check(written, self.best.planned, before, npu_of_rank)
         with garbage_kept():
             rows = node_rows(self.best.made, self.best.solutions, self.best.planned)

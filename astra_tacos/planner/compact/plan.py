@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from astra_tacos.export.compact_collective import SymmetricTraces
-from astra_tacos.export.run_directory import SCRIPT
 from astra_tacos.network.network_config import describe_dimensions
-from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.best_native import BestNative
 from astra_tacos.planner.compact.bound import compact_bound
 from astra_tacos.planner.compact.cases import CompactCase, group_at, traces_of
@@ -19,21 +17,19 @@ from astra_tacos.planner.compact.expanded import write_expanded
 from astra_tacos.planner.compact.search import Candidate, Search
 from astra_tacos.planner.plan_result import CaseFigures, PlanResult, find_prints
 from astra_tacos.planner.run_bound import less_truncated
-from astra_tacos.planner.run_files import COLLECTIVE, ORDINARY, PER_NODE, PLAN_FILE
+from astra_tacos.planner.run_files import ORDINARY, PLAN_FILE
 from astra_tacos.planner.workload import MessageCounts
-from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import why_not_compact
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
-from astra_tacos.run.run import GROUPS, MEMORY, RANKS, SYSTEM, Run
+from astra_tacos.run.run import Run
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.support.errors import ConfigError, ReplayError
-from astra_tacos.support.files import check_replaceable, output_place, replaced_directory, write_json
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
 
 MOST_EXPANDED = 1024
 """Most ranks of an ordinary run beside a compact one."""
-_FILES = {PLAN_FILE, REPLAY_FILE, RANKS, SYSTEM, NETWORK, MEMORY, PER_NODE, COLLECTIVE, ORDINARY, "classes"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,47 +41,26 @@ class PlannedClasses:
     before: Candidate | None
     traces: dict[str, SymmetricTraces]
 
-    def write(self, output: Path, folder: Path) -> PlanResult:
-        """Write the planned run, replay what was written, and write the ordinary run beside it if it has few ranks.
+    def write(self, folder: Path) -> PlanResult:
+        """Write the planned run into an empty directory, and the ordinary run beside it if it has few ranks.
 
         Returns the result with the critical paths.
 
         Raises
         ------
-        ConfigError
-            If something else is there.
-        ReplayError
-            If the written run ends at another time.
+        VerificationError
+            If the run that is read is another one: a defect of this package.
         """
-        check_output(output, folder)
-        with replaced_directory(output) as target:
-            again = self.best.run.write(target)
-            outcome = replay_run(again, self.result.clock)
-            if outcome.end_ns != self.result.time_ns:
-                raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
-            if self.best.run.lattice.num_ranks <= MOST_EXPANDED:
-                (target / ORDINARY).mkdir()
-                write_expanded(again, self.traces, target / ORDINARY)
-            recording = record_run(again, outcome, None if self.before is None else self.before.after)
-            save_recording(recording, target / REPLAY_FILE)
-            path_before = None if recording.before is None else summarize_path(recording, recording.before)
-            result = replace(self.result, path_before=path_before, path_after=summarize_path(recording, recording.after))
-            write_json(target / PLAN_FILE, result.to_json())
+        written = self.best.run.write(folder)
+        if self.best.run.lattice.num_ranks <= MOST_EXPANDED:
+            (folder / ORDINARY).mkdir()
+            write_expanded(written, self.traces, folder / ORDINARY)
+        recording = record_run(written, self.best.after, None if self.before is None else self.before.after)
+        save_recording(recording, folder / REPLAY_FILE)
+        path_before = None if recording.before is None else summarize_path(recording, recording.before)
+        result = replace(self.result, path_before=path_before, path_after=summarize_path(recording, recording.after))
+        write_json(folder / PLAN_FILE, result.to_json())
         return result
-
-
-def check_output(output: Path, folder: Path) -> None:
-    """Check that the plan of the compact run of a folder may be written.
-
-    Raises
-    ------
-    ConfigError
-        If there is anything but a plan.
-    """
-    inside = [f"{ORDINARY}/{name}" for name in (GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, SCRIPT)]
-    check_replaceable(output, "plan of astra_tacos", lambda names: names <= _FILES and (not names or PLAN_FILE in names), inside)
-    if output_place(output) == folder.resolve():
-        raise ConfigError(f"{output}: is the run itself, expected another directory")
 
 
 def plan_compact(
