@@ -101,6 +101,7 @@ _PUBLIC = {
         "PlanRequest": "planner.request",
         "Plan": "planner.plan",
         "RunInputs": "run.run",
+        "CompactInputs": "run.directory",
         "PlanResult": "planner.plan_result",
         "ScheduleResult": "planner.retime.schedule_run",
         "divide_endpoint": "planner.endpoint.endpoint",

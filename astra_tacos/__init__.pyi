@@ -30,6 +30,7 @@ from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.compact_run import compact, expand, read_compact
+from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_trace
@@ -90,6 +91,7 @@ __all__ = [
     "BuildingBlock",
     "Collective",
     "CommType",
+    "CompactInputs",
     "CompactSolution",
     "ConfigError",
     "Device",

@@ -333,8 +333,8 @@ def test_one_place_writes_runs_and_one_accepts_candidates():
         writers |= {place} if called & {"write_groups", "write_ranks", "replace_nodes"} else set()
         judges |= {place} if "is_before" in called else set()
     assert writers == {"run/written.py", "workload/generator/directory.py", "workload/repairer/draft.py"}
-    # Runs whose ranks are alike have a search of their own.
-    assert judges == {"planner/acceptance.py", "planner/compact/search.py", "planner/compact/plan.py"}
+    # A plan of a run with classes notes that the run before ends earlier.
+    assert judges == {"planner/acceptance.py", "planner/compact/plan.py"}
 
 
 def test_one_place_searches_native_settings():
@@ -350,8 +350,7 @@ def test_one_place_searches_native_settings():
             ast.unparse(call.func) == "replace" and settings & {keyword.arg for keyword in call.keywords} for call in calls
         )
         makers |= {path.relative_to(PACKAGE).as_posix()} if makes or varies else set()
-    # Runs whose ranks are alike are replayed by classes, in a search of their own.
-    assert makers == {"solver/native_search.py", "planner/compact/search.py"}
+    assert makers == {"solver/native_search.py"}
 
 
 def test_nobody_edits_the_texts_of_errors():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from astra_tacos.cli.plan_modes import plan_classes, refuse_others
+from astra_tacos.cli.plan_modes import refuse_others
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
@@ -24,7 +24,7 @@ from astra_tacos.cli.shared.options import (
 )
 from astra_tacos.cli.shared.plan_table import print_planned
 from astra_tacos.cli.shared.search_options import candidate_option, read_candidates, search_options
-from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING
+from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING, READING, REPLAYING, SYMMETRIC
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -118,17 +118,15 @@ def plan(
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.run.backend import PACKET
     from astra_tacos.run.directory import CompactInputs
+    from astra_tacos.run.run import RunInputs
 
     if isinstance(inputs, CompactInputs):
         refuse_others(inputs)
-        planned = plan_classes(inputs, output, backend, asked["baseline"], asked["options"].effort)
-        _print(planned, output, read_network(inputs.network), {}, verbose=verbose, as_json=as_json)
-        return
     if cache is not None and no_cache:
         raise click.UsageError("Got --cache and --no-cache, expected at most one of them.")
     backend = PACKET if in_ns3 else backend
     check_ns3(ns3_config, backend, in_ns3)
-    inputs = replace(inputs, ns3=ns3_config)
+    inputs = replace(inputs, ns3=ns3_config) if isinstance(inputs, RunInputs) else inputs
     check_output(output, inputs)
     request = PlanRequest(
         inputs,
@@ -137,12 +135,19 @@ def plan(
         candidates=read_candidates(candidate_paths),
         **asked,
     )
-    program = find_program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
-    compile_ahead(*PLANNING, *(() if request.keep_collectives else ALL_SEARCHING))
-    what = "scheduling" if request.keep_collectives else "planning (native configurations, then collectives)"
-    with points_to_lint(), progress(what) as on_progress:
-        planned = planning.plan(request, output, on_progress, on_progress)
-    measured = {} if program is None else measure_plan(inputs, output, program, request.baseline, in_ns3, progress)
+    measured: dict[str, Any] = {}
+    if isinstance(inputs, CompactInputs):
+        compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
+        with progress("planning") as on_progress:
+            planned = planning.plan(request, output, on_progress, on_progress)
+    else:
+        program = find_program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
+        compile_ahead(*PLANNING, *(() if request.keep_collectives else ALL_SEARCHING))
+        what = "scheduling" if request.keep_collectives else "planning (native configurations, then collectives)"
+        with points_to_lint(), progress(what) as on_progress:
+            planned = planning.plan(request, output, on_progress, on_progress)
+        if program is not None:
+            measured = measure_plan(inputs, output, program, request.baseline, in_ns3, progress)
     _print(planned, output, read_network(inputs.network), measured, verbose=verbose, as_json=as_json)
 
 

@@ -17,10 +17,9 @@ from astra_tacos.cli.shared.options import (
 )
 from astra_tacos.cli.shared.plan_table import print_divided, print_placed
 from astra_tacos.run.backend import BACKENDS
-from astra_tacos.solver.first_use import PLANNING, READING, REPLAYING, SYMMETRIC
+from astra_tacos.solver.first_use import PLANNING
 
 if TYPE_CHECKING:
-    from astra_tacos.planner.plan import Plan
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
@@ -150,19 +149,3 @@ def refuse_others(inputs: CompactInputs) -> None:
         raise click.UsageError(
             f"{told}: {inputs.folder} is a compact run, expected --network, --backend, --baseline and --effort."
         )
-
-
-def plan_classes(inputs: CompactInputs, output: Path, backend: Backend | None, baseline: str | None, effort: str) -> Plan:
-    """Plan a compact run, and write it."""
-    from astra_tacos.network.network_config import read_network
-    from astra_tacos.planner.compact.plan import check_output, plan_compact
-    from astra_tacos.planner.plan import Plan
-    from astra_tacos.run.compact_run import read_compact
-    from astra_tacos.synthesizer.search.search_options import QUICK
-
-    check_output(output, inputs.folder)
-    run = read_compact(inputs.folder, read_network(inputs.network))
-    compile_ahead(*READING, *REPLAYING, *SYMMETRIC)
-    with progress("planning") as on_progress:
-        planned = plan_compact(run, backend, baseline, effort == QUICK, on_progress)
-        return Plan(planned.write(output, inputs.folder))

@@ -38,6 +38,7 @@ SPACE = (
     f"splits x {' or '.join(POLICIES)} x localBWAware"
 )
 """The configurations among which the best native run is looked for."""
+REACH = Reach(MOST_MESSAGES, MOST_MESSAGES_OF_ONE, _ALWAYS, space=SPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class BestNative:
         Whether more would have been, but for the limits on messages and replays.
     space
         The configurations that it looks among, in words.
+    left_out
+        Those in which the run does not end, and why.
     """
 
     best: NativeRun | None
@@ -81,6 +84,7 @@ class BestNative:
     was_cut_off: bool
     refusal: str = ""
     space: str = SPACE
+    left_out: tuple[str, ...] = ()
 
     @property
     def end_ns(self) -> int | None:
@@ -94,14 +98,15 @@ class BestNative:
 
 
 def best_native(
-    workload: Workload,
+    collectives: NativeCollectives,
     clock: Backend,
+    reach: Reach = REACH,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
     most_messages: int | None = None,
     known: tuple[NativeConfiguration, Attempt] | None = None,
     replays: NativeReplays | None = None,
 ) -> BestNative:
-    """Search the native configurations of a run: `SPACE`.
+    """Search the native configurations of a run.
 
     The run's own comes first, then one algorithm for everything, in one split and in `MOST_SPLITS`, under each policy. Then all
     settings are varied from the best so far, one at a time: the algorithm of a pattern in a dimension, splits with as many active
@@ -110,6 +115,8 @@ def best_native(
 
     Parameters
     ----------
+    reach
+        How far the search goes; `REACH` is the search of `SPACE`.
     on_progress
         Called with how many configurations were tried, and about how many there are.
     most_messages
@@ -119,11 +126,10 @@ def best_native(
     replays
         Gets the replays; of a large run that of the best configuration alone.
     """
-    collectives = _native_collectives(workload, clock)
-    search = NativeSearch(collectives, clock, Reach(MOST_MESSAGES, MOST_MESSAGES_OF_ONE, _ALWAYS), on_progress, known, replays)
+    search = NativeSearch(collectives, clock, reach, on_progress, known, replays)
     search.climb()
     ends, best, few = search.ends, search.best(1), search.best(1, most_messages)
-    idle = why_idle(workload.own_run)
+    idle = why_idle(collectives.run)
     refusal = search.refusal or "no native configuration moves all of the data"
 
     def run_of(configurations: list[NativeConfiguration]) -> NativeRun | None:
@@ -135,10 +141,14 @@ def best_native(
         num_replays=search.num_replays,
         was_cut_off=search.was_cut_off,
         refusal=idle or ("" if best else refusal),
+        space=reach.space,
+        left_out=tuple(
+            f"native {each.describe(collectives.patterns)} is left out: {why}" for each, why in search.failures.items()
+        ),
     )
 
 
-def _native_collectives(workload: Workload, clock: Backend) -> NativeCollectives:
+def native_collectives(workload: Workload, clock: Backend) -> NativeCollectives:
     """The collectives of a run, planned ones as native ones."""
     of_run = {PATTERN_KEYS[CommType(each)] for each in set(workload.instances.pattern.tolist()) if each in PATTERN_KEYS}
     # A planned Broadcast is an All-Reduce to ASTRA-sim, whose list then has to reach all ranks.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.move import Move, Stage, keep_one
 from astra_tacos.planner.placed import placed
 from astra_tacos.planner.plan_result import PlanResult
@@ -19,9 +20,11 @@ from astra_tacos.planner.retime.schedule_run import ScheduleResult
 from astra_tacos.planner.run_files import check_output
 from astra_tacos.planner.scheduled import scheduled, write_scheduled
 from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.run.run import Run, read_run
+from astra_tacos.run.directory import read_found
+from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.support.files import replaced_directory, write_json
+from astra_tacos.synthesizer.search.search_options import QUICK
 
 _QUIET: OnProgress = lambda done, total: None  # noqa: E731
 STAGES: tuple[Stage, ...] = (placed, scheduled)
@@ -74,7 +77,11 @@ def plan(request: PlanRequest, output: Path, on_native: OnProgress = _QUIET, on_
     check_output(output, request.inputs)
     if request.schedule is not None:
         check_asked(request.schedule)
-    run = read_run(request.inputs)
+    run = read_found(request.inputs)
+    if run.classes is not None:
+        of_classes = plan_compact(run, request.backend, request.baseline, request.options.effort == QUICK, on_progress)
+        with replaced_directory(output) as folder:
+            return Plan(of_classes.write(folder))
     if request.keep_collectives:
         return Plan(None, write_scheduled(request, run, output, on_progress))
     cache = SynthesisCache(request.cache)
@@ -91,7 +98,7 @@ def plan(request: PlanRequest, output: Path, on_native: OnProgress = _QUIET, on_
     told = move.told(plans)
     before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
     with replaced_directory(output) as folder:
-        plans.kept.write(folder, request.inputs, before, told.entries, npu_of_rank)
+        plans.kept.write(folder, Path(run.workload.prefix).name, before, told.entries, npu_of_rank)
         for name, content in told.files.items():
             write_json(folder / name, content)
     return Plan(told.result, told.scheduled)

@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from astra_tacos.bounds.certificate import efficiency_of
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.planner.best_native import BestNative
-from astra_tacos.planner.run_bound import RunBound, share_kept
+from astra_tacos.planner.run_bound import RunBound, less_truncated
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import least_ns
 from astra_tacos.planner.workload import DistinctCollective, MessageCounts, Workload
-from astra_tacos.replayer.run_replay import Attempt
-from astra_tacos.run.backend import Backend
+from astra_tacos.replayer.run_replay import Attempt, try_replay
+from astra_tacos.run.backend import Backend, binaries_for
 from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.run import NATIVE
+from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.clock import Printed, beside_native
 from astra_tacos.support.arrays import Ints
-from astra_tacos.support.units import bytes_per_ns
 
 _COMPUTES = 1.001
 """A run whose compute takes all but a thousandth of its time cannot gain."""
@@ -316,12 +316,32 @@ def case_figures(
 
 
 def _least_ns(case: DistinctCollective, solution: CaseSolution) -> int | None:
-    """The bound of a case, less what truncated messages may save (`run_bound.share_kept`)."""
+    """The bound of a case, less what truncated messages may save."""
     least = least_ns(case, solution)
     if least is None or solution.schedule is None:
         return least
-    rate = float(bytes_per_ns(solution.schedule.topology.link_bandwidth_gibps).max())
-    return int(least * share_kept(case.collective, case.size_bytes, case.num_members, rate))
+    bandwidth_gibps = solution.schedule.topology.link_bandwidth_gibps
+    return less_truncated(least, case.collective, case.size_bytes, case.num_members, bandwidth_gibps)
+
+
+def find_prints(
+    clock: Backend, network: NetworkConfig, planned: tuple[Run, int], native: tuple[Run, int] | None
+) -> tuple[Printed, ...]:
+    """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one.
+
+    Parameters
+    ----------
+    planned, native
+        A run, and its end on the clock.
+    """
+
+    def end_of(backend: Backend, run: Run, end_ns: int) -> int | None:
+        return end_ns if backend == clock else try_replay(run, backend).end_ns
+
+    return tuple(
+        Printed(binary, end_of(binary.backend, *planned), None if native is None else end_of(binary.backend, *native))
+        for binary in binaries_for(network)
+    )
 
 
 def time_spent(workload: Workload, outcome: RunOutcome) -> Ints:

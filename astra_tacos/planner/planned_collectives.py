@@ -16,13 +16,13 @@ from typing import Any
 from astra_tacos.network.composition import build_topology
 from astra_tacos.planner.acceptance import Acceptance
 from astra_tacos.planner.alike import find_alike, renumbered_solution
-from astra_tacos.planner.best_native import best_native
+from astra_tacos.planner.best_native import REACH, best_native, native_collectives
 from astra_tacos.planner.candidate_runs import CandidateRun, choose_run
 from astra_tacos.planner.group_topology import Machine
 from astra_tacos.planner.joint.joint_choice import JointLimits, choose_joint, joint_figures
 from astra_tacos.planner.joint.joint_sets import JointSet
 from astra_tacos.planner.joint.joint_synthesis import JointCollective, JointWorkload, apart, synthesize_joint
-from astra_tacos.planner.plan_result import PlanResult, case_figures
+from astra_tacos.planner.plan_result import PlanResult, case_figures, find_prints
 from astra_tacos.planner.planned_run import COLUMNS, PlannedRun, node_rows, planned_run
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import RunBound, run_bound
@@ -35,12 +35,12 @@ from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.native_share import why_idle, why_incomplete
 from astra_tacos.replayer.run_replay import Attempt, replay_run, try_replay
 from astra_tacos.run.aborts import aborts_of
-from astra_tacos.run.backend import binaries_for, choose_backend
+from astra_tacos.run.backend import choose_backend
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import REPLAY_FILE, Recording, record_run, save_recording
-from astra_tacos.run.run import Run, RunInputs
+from astra_tacos.run.run import Run
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import OnProgress
 from astra_tacos.solver.native_configuration import NativeConfiguration, configuration_of
@@ -83,13 +83,13 @@ class PlannedCollectives:
         """When it ends."""
         return self.result.time_ns
 
-    def write(self, folder: Path, inputs: RunInputs, before: Run, more: dict[str, Any], npu_of_rank: Ints | None = None) -> None:
+    def write(self, folder: Path, name: str, before: Run, more: dict[str, Any], npu_of_rank: Ints | None = None) -> None:
         """Write the run, its recording, and what there is to say of it, into an empty directory.
 
         Parameters
         ----------
-        inputs, before
-            The user's run: its files, and as it was read.
+        name, before
+            The name of the workload, and the user's run.
         more
             Entries of `plan.json` beside the figures of this plan.
         npu_of_rank
@@ -101,7 +101,7 @@ class PlannedCollectives:
             If the written run does not do what the run before did: a defect of this package.
         """
         run = self.best.planned.run
-        written = run.write(folder, inputs.workload.name)
+        written = run.write(folder, name)
         checked = _check(written, self.best.planned, before, npu_of_rank)
         with garbage_kept():
             rows = node_rows(self.best.made, self.best.solutions, self.best.planned)
@@ -194,7 +194,15 @@ class _Planning:
         self.cache = cache
         self.own = _Base(self.start, try_replay(self.start, self.clock, route_loads=True))
         self.native_replays: NativeReplays = {}
-        self.native = best_native(self.workload, self.clock, on_native, request.most_messages, self._known(), self.native_replays)
+        self.native = best_native(
+            native_collectives(self.workload, self.clock),
+            self.clock,
+            REACH,
+            on_native,
+            request.most_messages,
+            self._known(),
+            self.native_replays,
+        )
         if request.most_messages is None and self.native.base is not None:
             limit = max(limit, self.native.base.num_messages)  # a default must not exclude the best native run
         self.limit = limit
@@ -294,17 +302,10 @@ class _Planning:
         return (*defects, *self.request.more_notes, *forwards, *incomplete)
 
     def _prints(self, best: CandidateRun) -> tuple[Printed, ...]:
-        """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one."""
+        """What programs of ASTRA-sim print, see `find_prints`."""
         native = self.native.best
-        printed = []
-        for binary in binaries_for(self.network):
-            if binary.backend == self.clock:
-                printed.append(Printed(binary, best.end_ns, self.native.end_ns))
-                continue
-            native_run = None if native is None else native.configuration.run(self.workload.own_run)
-            native_ns = None if native_run is None else try_replay(native_run, binary.backend).end_ns
-            printed.append(Printed(binary, try_replay(best.planned.run, binary.backend).end_ns, native_ns))
-        return tuple(printed)
+        native_run = None if native is None else (native.configuration.run(self.workload.own_run), native.end_ns)
+        return find_prints(self.clock, self.network, (best.planned.run, best.end_ns), native_run)
 
     def recording(self, after: RunOutcome) -> Recording:
         """The replays, before and after."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from astra_tacos.export.candidate import Candidate
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.run.backend import Backend, is_packet_level
+from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 DEFAULT_REPLAYS = 80
 """Of a search for a schedule."""
+_OF_COMPACT = ("inputs", "backend", "baseline", "options", "cache")
+"""What a plan of a compact run has a use for, or needs no use for."""
+_DEFAULTS = {each.name: (each.default, getattr(PLAN_OPTIONS, each.name)) for each in fields(SearchOptions)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,8 @@ class PlanRequest:
     Parameters
     ----------
     inputs
-        The files of the run.
+        The files of the run, or the directory of a compact one and its network. Ranks of a compact run stand for all of their
+        class: of options, its plan has `backend`, `baseline` and the effort.
     backend
         The clock: the network model that times all runs of the plan, or its name; None takes the one with queues.
     baseline
@@ -55,7 +61,7 @@ class PlanRequest:
         If some of them exclude one another.
     """
 
-    inputs: RunInputs
+    inputs: RunInputs | CompactInputs
     backend: Backend | str | None = None
     baseline: str | None = None
     options: SearchOptions = PLAN_OPTIONS
@@ -83,3 +89,15 @@ class PlanRequest:
             raise ConfigError("schedule: is judged on analytical models, not on the packet level")
         if self.schedule is not None and self.baseline is not None:
             raise ConfigError("baseline, schedule: found both, expected at most one of them")
+        if isinstance(self.inputs, CompactInputs) and (others := [*self._others()]):
+            expected = "expected backend, baseline and options.effort alone"
+            raise ConfigError(f"{', '.join(others)}: {self.inputs.folder} is a compact run, {expected}")
+
+    def _others(self) -> Iterator[str]:
+        """What is asked beside the options of a compact run."""
+        for each in fields(self):
+            if each.name not in _OF_COMPACT and getattr(self, each.name) != each.default:
+                yield each.name
+        for option in fields(self.options):
+            if option.name != "effort" and getattr(self.options, option.name) not in _DEFAULTS[option.name]:
+                yield f"options.{option.name}"

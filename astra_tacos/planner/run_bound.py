@@ -185,6 +185,12 @@ def share_kept(collective: str, size_bytes: int, members: int, bytes_per_ns: flo
     return float(allowance(np.array([own / PIECES]), bytes_per_ns)[0])
 
 
+def less_truncated(least_ns: int, collective: str, size_bytes: int, members: int, bandwidth_gibps: Floats) -> int:
+    """The bound of a collective on links of these bandwidths, less what truncated messages may save, see `allowance`."""
+    rate = float(bytes_per_ns(bandwidth_gibps).max())
+    return int(least_ns * share_kept(collective, size_bytes, members, rate))
+
+
 def _share_kept(topology: Topology, collective: Collective) -> float:
     return share_kept(collective.name, collective.size_bytes, collective.num_members, _fastest(topology))
 

@@ -17,12 +17,13 @@ from astra_tacos.replayer.packet_network import FILES as NS3_FILES
 from astra_tacos.replayer.packet_network import WRITTEN as NS3_WRITTEN
 from astra_tacos.replayer.packet_network import write_ns3_files
 from astra_tacos.run.backend import PACKET
+from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.recording import REPLAY_FILE
-from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, Run, RunInputs
+from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM, WORKLOAD, Run, RunInputs
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import check_outside, check_replaceable
+from astra_tacos.support.files import check_outside, check_replaceable, output_place
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"
@@ -31,6 +32,8 @@ ORDINARY = "ordinary"
 """The ordinary run beside a compact one."""
 _OWN = {PLAN_FILE, PLACE_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}
 _OWN |= {NS3_SCRIPT, *NS3_FILES, *NS3_WRITTEN}
+_OWN |= {RANKS, CLASSES.split("/")[0], ORDINARY}
+_IN_ORDINARY = tuple(f"{ORDINARY}/{name}" for name in (GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, SCRIPT))
 
 
 def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
@@ -38,7 +41,7 @@ def planned_inputs(folder: Path, inputs: RunInputs) -> RunInputs:
     return RunInputs.in_folder(folder, inputs.workload.name, inputs.ns3)
 
 
-def check_output(path: Path, inputs: RunInputs) -> None:
+def check_output(path: Path, inputs: RunInputs | CompactInputs) -> None:
     """Check that a plan may be written to `path`: it does not exist, or holds only a plan.
 
     Raises
@@ -46,8 +49,12 @@ def check_output(path: Path, inputs: RunInputs) -> None:
     ConfigError
         If anything else is there, it is the current directory, an input is inside, or the script cannot name the workload.
     """
+    check_replaceable(path, "plan of astra_tacos", _is_own, (*own_tables(path), *_IN_ORDINARY))
+    if isinstance(inputs, CompactInputs):
+        if output_place(path) == inputs.folder.resolve():
+            raise ConfigError(f"{path}: is the run itself, expected another directory")
+        return
     check_script_name(inputs.workload.name)
-    check_replaceable(path, "plan of astra_tacos", _is_own, own_tables(path))
     check_outside(path, (inputs.workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory))
 
 

@@ -63,7 +63,7 @@ def write_scheduled(request: PlanRequest, run: Run, output: Path, on_progress: O
     """
     found = schedule(request, run, None, on_progress)
     with replaced_directory(output) as folder:
-        written = found.run.write(folder, request.inputs.workload.name)
+        written = found.run.write(folder, Path(run.workload.prefix).name)
         check_verdict(verify_run(written, {}, run))
         write_script(folder, found.run)
         recording = record_run(written, replay_run(written, found.result.backend, route_loads=True))

@@ -12,10 +12,10 @@ import numpy as np
 
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.collective_program import CollectiveProgram
-from astra_tacos.run.groups import used_groups
-from astra_tacos.run.run import NATIVE, Run
+from astra_tacos.run.groups import ALL_RANKS, group_ids, used_groups
+from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.arrays import Floats, Ints
+from astra_tacos.support.arrays import Bools, Floats, Ints
 
 _NEEDED: dict[CommType, Callable[[Ints, int], Floats]] = {
     CommType.ALL_REDUCE: lambda inside, members: np.ones(inside.shape),
@@ -42,16 +42,37 @@ def why_idle(run: Run) -> str:
 
 def why_incomplete(run: Run) -> str:
     """Which native collective moves less than its pattern needs, by what enters members that follow one another; "" if none."""
+    if run.classes is not None:
+        return _why_too_few(run)
     casts = cast_collectives(run)
-    every = (1 << len(run.network.dimensions)) - 1
-    involved = run.columns.involved_dims  # a collective over some dimensions is one of each part of the network
-    rows = np.flatnonzero((casts.native >= 0) & (run.implementation == NATIVE) & ((involved < 0) | (involved & every == every)))
+    rows = np.flatnonzero((casts.native >= 0) & (run.implementation == NATIVE) & _is_over_all(run))
     programs = casts.cast_program[casts.native[rows]]
     for number, first in zip(*np.unique(programs, return_index=True), strict=True):
         program, row = casts.programs[int(number)], int(rows[first])
         moved = share_moved(program, CommType(int(run.columns.comm_type[row])), int(run.workload.size_bytes[row]))
         if moved < _LEAST_MOVED:
             return f"{program.source} of {program.num_positions} ranks moves {moved:.0%} of what the pattern needs at most"
+    return ""
+
+
+def _is_over_all(run: Run) -> Bools:
+    """bool[num_nodes], whether a node involves all dimensions; one over some dimensions is one of each part of the network."""
+    every, involved = (1 << len(run.network.dimensions)) - 1, run.columns.involved_dims
+    is_over_all: Bools = (involved < 0) | (involved & every == every)
+    return is_over_all
+
+
+def _why_too_few(run: Run) -> str:
+    """Which native collective of all ranks leaves out dimensions. Algorithms of runs with classes move all data of others."""
+    is_native = (run.workload.kind == NodeType.COMM_COLL) & (run.implementation == NATIVE) & (run.workload.size_bytes > 0)
+    group, dimensions = group_ids(run.columns), len(run.network.dimensions)
+    whole = [number for number, members in run.groups.members.items() if len(members) == run.network.num_npus]
+    rows = is_native & _is_over_all(run) & np.isin(group, [ALL_RANKS, *whole])
+    for pattern in np.unique(run.columns.comm_type[rows]).tolist():
+        key = PATTERN_KEYS.get(pattern)
+        named = len(run.system.native.get(key, ())) if key else dimensions
+        if named < dimensions:
+            return f"{key}: the system names algorithms of {named} of {dimensions} dimensions"
     return ""
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from astra_tacos.network.network_config import read_network
 from astra_tacos.network.network_files import NETWORK
-from astra_tacos.run.run import GROUPS, MEMORY, RANKS, SYSTEM, WORKLOAD, RunInputs
+from astra_tacos.run.compact_run import read_compact
+from astra_tacos.run.run import GROUPS, MEMORY, RANKS, SYSTEM, WORKLOAD, Run, RunInputs, read_run
 from astra_tacos.run.system import default_system
 from astra_tacos.support import temporaries
 from astra_tacos.support.errors import ConfigError
@@ -32,6 +33,19 @@ class CompactInputs:
 
     folder: Path
     network: Path
+
+
+def read_found(inputs: RunInputs | CompactInputs) -> Run:
+    """Read the files of a run, ordinary or compact.
+
+    Raises
+    ------
+    ConfigError
+        If a file cannot be read or has wrong contents.
+    """
+    if isinstance(inputs, CompactInputs):
+        return read_compact(inputs.folder, read_network(inputs.network))
+    return read_run(inputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -27,8 +27,7 @@ _MOST_KEPT = 1 << 16
 """Nodes of a run up to which all replays are kept: there may be a hundred."""
 MOST_SPLITS = SPLITS[-1]
 POLICIES = tuple(policy for policy in SCHEDULING_POLICIES if policy != "EXPLICIT")
-_MOST_SPLIT = 3
-"""Configurations that are split: another than the fastest may gain more."""
+SETTINGS = frozenset(each.name for each in fields(NativeConfiguration))
 _MOST_MIXES = 16
 """Combinations of algorithms that are all tried unsplit."""
 NativeReplays = dict[NativeConfiguration, Attempt]
@@ -70,9 +69,28 @@ class NativeCollectives:
         return frozenset(self.patterns) - self.over_all
 
     @property
-    def places(self) -> list[_Place]:
+    def own(self) -> NativeConfiguration | None:
+        """The run's own configuration; None if it has none."""
+        own = configuration_of(self.run)
+        return None if own is None else self.fitted(own)
+
+    @property
+    def policy(self) -> str:
+        """The run's own scheduling policy."""
+        return self.run.system.scheduling_policy if self.own is None else self.own.policy
+
+    def fitted(self, configuration: NativeConfiguration) -> NativeConfiguration:
+        """The configuration with as many algorithms as each pattern needs."""
+        return configuration.fitted(self.num_dims, self.in_groups)
+
+    def alike(self, name: str, optimization: str = BASELINE) -> NativeConfiguration:
+        """One algorithm for everything, unsplit."""
+        return self.fitted(NativeConfiguration(((name,),) * len(COMM_KEYS), optimization=optimization, policy=self.policy))
+
+    def places(self, by_dimension: bool) -> list[_Place]:
         """Where the run may have an algorithm of its own. ASTRA-sim runs a collective of some ranks in one dimension."""
-        dimensions = {key: range(self.num_dims) if key in self.over_all else (None,) for key in self.patterns}
+        several = self.over_all if by_dimension else frozenset()
+        dimensions = {key: range(self.num_dims) if key in several else (None,) for key in self.patterns}
         return [(COMM_KEYS.index(key), dimension) for key in self.patterns for dimension in dimensions[key]]
 
 
@@ -95,6 +113,14 @@ class Reach:
         made of the fastest configuration so far, split as it is: that takes more messages.
     threads
         Replays at a time; None for as many as there are processors.
+    algorithms, by_dimension
+        The algorithms that are tried, and whether dimensions of a collective may have several.
+    varied
+        The settings that are varied, fields of `NativeConfiguration`; of others, the run's own and the first are tried.
+    split
+        So many of the best configurations are split: another than the fastest may gain more.
+    space
+        What is searched, in words.
     """
 
     messages: int
@@ -104,6 +130,11 @@ class Reach:
     rounds: int = 3
     splits_last: bool = False
     threads: int | None = None
+    algorithms: tuple[str, ...] = tuple(NATIVE_ALGORITHMS)
+    by_dimension: bool = True
+    varied: frozenset[str] = SETTINGS
+    split: int = 3
+    space: str = ""
 
 
 class NativeEnd(NamedTuple):
@@ -138,18 +169,18 @@ class NativeSearch:
         self._collectives, self._run, self._clock, self._reach = collectives, collectives.run, clock, reach
         self._on_progress, self._replays = on_progress, replays
         self._left = reach.messages
-        own = configuration_of(self._run)
-        self._own = None if own is None else self._fitted(own)
-        self._ends: dict[NativeConfiguration, NativeEnd | None] = {}
+        self._own = collectives.own
+        self._ends: dict[NativeConfiguration, NativeEnd | str] = {}
         self._incomplete: dict[tuple[tuple[str, ...], ...], str] = {}
         self.was_cut_off, self._num_done = False, 0
         self.refusal = "" if collectives.patterns else "the run has no collective that ASTRA-sim has"
         if known is not None and collectives.patterns:
             configuration, attempt = known
             assert attempt.outcome is not None  # see `known`
-            self._ends[self._fitted(configuration)] = NativeEnd(attempt.outcome.end_ns, attempt.outcome.num_messages)
+            fitted = collectives.fitted(configuration)
+            self._ends[fitted] = NativeEnd(attempt.outcome.end_ns, attempt.outcome.num_messages)
             if replays is not None:
-                replays[self._fitted(configuration)] = attempt
+                replays[fitted] = attempt
 
     @property
     def num_replays(self) -> int:
@@ -159,7 +190,12 @@ class NativeSearch:
     @property
     def ends(self) -> dict[NativeConfiguration, NativeEnd]:
         """The configurations in which the run ends, whether they move all of their data or not."""
-        return {configuration: end for configuration, end in self._ends.items() if end is not None}
+        return {configuration: end for configuration, end in self._ends.items() if isinstance(end, NativeEnd)}
+
+    @property
+    def failures(self) -> dict[NativeConfiguration, str]:
+        """The configurations in which the run does not end, and why."""
+        return {configuration: end for configuration, end in self._ends.items() if not isinstance(end, NativeEnd)}
 
     def best(self, count: int, most_messages: int | None = None) -> list[NativeConfiguration]:
         """So many of those of few enough messages that end first and move all of their data; fewer where there are fewer.
@@ -186,7 +222,7 @@ class NativeSearch:
         if not self._collectives.patterns:
             return
         several = self._collectives.num_dims > 1 and "all-reduce" in self._collectives.over_all
-        optimizations = (BASELINE, LOCAL_BW_AWARE) if several else (BASELINE,)
+        optimizations = (BASELINE, LOCAL_BW_AWARE) if several and "optimization" in self._reach.varied else (BASELINE,)
         own = [] if self._own is None else [self._own]
         if self._reach.splits_last:
             self._try(own)
@@ -194,48 +230,51 @@ class NativeSearch:
                 self._try_unsplit(optimization)
         else:
             self._try([*own, *(each for optimization in optimizations for each in self._alike(optimization))])
-            policies = sorted(POLICIES, key=lambda each: each != self._policy)
-            many = [replace(each, splits=MOST_SPLITS, active_chunks=MOST_SPLITS) for each in self.best(2 * _MOST_SPLIT)]
-            self._try([replace(each, policy=policy) for each in many for policy in policies])
-        places = self._collectives.places
-        mixes = [] if self._reach.splits_last or len(places) < 2 else [partial(_algorithms, place) for place in places]
+            if {"splits", "policy"} <= self._reach.varied:
+                policies = sorted(POLICIES, key=lambda each: each != self._collectives.policy)
+                best = self.best(2 * self._reach.split)
+                many = [replace(each, splits=MOST_SPLITS, active_chunks=MOST_SPLITS) for each in best]
+                self._try([replace(each, policy=policy) for each in many for policy in policies])
+        places = self._places
+        mixes = [] if self._reach.splits_last or len(places) < 2 else [partial(self._algorithms, place) for place in places]
         for _ in range(self._reach.rounds):
             leader = self.best(1)
             for make in mixes:
-                self._vary(1, make)
-            self._vary(_MOST_SPLIT, splits)
-            for vary in (_active_chunks, self._policies):
-                self._vary(1, vary)
+                self._vary("algorithms", 1, make)
+            self._vary("splits", self._reach.split, splits)
+            self._vary("active_chunks", 1, _active_chunks)
+            self._vary("policy", 1, self._policies)
             if leader == self.best(1):
                 break
 
     @property
-    def _policy(self) -> str:
-        return self._run.system.scheduling_policy if self._own is None else self._own.policy
-
-    def _fitted(self, configuration: NativeConfiguration) -> NativeConfiguration:
-        return configuration.fitted(self._collectives.num_dims, self._collectives.in_groups)
+    def _places(self) -> list[_Place]:
+        return self._collectives.places(self._reach.by_dimension)
 
     def _alike(self, optimization: str) -> list[NativeConfiguration]:
         """One algorithm for everything, unsplit."""
-        return [
-            self._fitted(NativeConfiguration(((name,),) * len(COMM_KEYS), optimization=optimization, policy=self._policy))
-            for name in NATIVE_ALGORITHMS
-        ]
+        return [self._collectives.alike(name, optimization) for name in self._reach.algorithms]
+
+    def _algorithms(self, place: _Place, best: NativeConfiguration) -> Iterator[NativeConfiguration]:
+        """All algorithms of a pattern in a dimension, or in all dimensions if the place has none."""
+        pattern, dimension = place
+        for name in self._reach.algorithms:
+            names = [name if dimension in (None, each) else kept for each, kept in enumerate(best.algorithms[pattern])]
+            yield replace(best, algorithms=(*best.algorithms[:pattern], tuple(names), *best.algorithms[pattern + 1 :]))
 
     def _try_unsplit(self, optimization: str) -> None:
         """Try all mixes of algorithms where they are few; else those that differ in one place from the fastest so far."""
-        alike, places = self._alike(optimization), self._collectives.places
-        if len(NATIVE_ALGORITHMS) ** len(places) <= _MOST_MIXES:
+        alike, places = self._alike(optimization), self._places
+        if len(self._reach.algorithms) ** len(places) <= _MOST_MIXES:
             mixes = [alike[0]]
             for place in places:
-                mixes = [mix for each in mixes for mix in _algorithms(place, each)]
+                mixes = [mix for each in mixes for mix in self._algorithms(place, each)]
             self._try(mixes)
             return
         self._try(alike)
         fastest = self._fastest(alike)
         for place in places:
-            others = list(_algorithms(place, fastest))
+            others = list(self._algorithms(place, fastest))
             self._try(others)
             fastest = self._fastest(others)
 
@@ -245,9 +284,10 @@ class NativeSearch:
         ended = [each for each in configurations if each in ends]
         return min(ended, key=lambda each: ends[each].end_ns, default=configurations[0])
 
-    def _vary(self, count: int, make: Variants) -> None:
-        """Try configurations made from each of so many that are the best so far."""
-        self._try(configuration for best in self.best(count) for configuration in make(best))
+    def _vary(self, setting: str, count: int, make: Variants) -> None:
+        """Try configurations made from each of so many that are the best so far, if the setting is varied."""
+        if setting in self._reach.varied:
+            self._try(configuration for best in self.best(count) for configuration in make(best))
 
     def _policies(self, best: NativeConfiguration) -> Iterator[NativeConfiguration]:
         """The same under other policies, if there is anything to order: several collectives of a rank, or several splits."""
@@ -261,13 +301,12 @@ class NativeSearch:
         admitted = [each for each in configurations if self._admits(each)]
         with ThreadPoolExecutor(self._reach.threads or os.cpu_count() or 1) as pool:
             for configuration, (end, attempt) in zip(admitted, pool.map(self._end_of, admitted), strict=True):
-                if isinstance(end, NativeEnd):
-                    self._ends[configuration] = end
-                else:
+                self._ends[configuration] = end
+                if not isinstance(end, NativeEnd):
                     self.refusal = self.refusal or end
                 self._keep(configuration, attempt)
                 self._num_done += 1
-                expected = len(NATIVE_ALGORITHMS) * (4 + self._collectives.num_dims)
+                expected = len(self._reach.algorithms) * (4 + self._collectives.num_dims)
                 self._on_progress(self._num_done, max(self._num_done, expected))
 
     def _admits(self, configuration: NativeConfiguration) -> bool:
@@ -281,7 +320,7 @@ class NativeSearch:
             self.refusal = self.refusal or f"about {messages:,} messages are too many to replay"
             return False
         self._left -= messages
-        self._ends[configuration] = None  # until it is replayed
+        self._ends[configuration] = ""  # until it is replayed
         return True
 
     def _end_of(self, configuration: NativeConfiguration) -> tuple[NativeEnd | str, Attempt]:
@@ -299,14 +338,6 @@ class NativeSearch:
                 return
             self._replays.clear()
         self._replays[configuration] = attempt
-
-
-def _algorithms(place: _Place, best: NativeConfiguration) -> Iterator[NativeConfiguration]:
-    """All algorithms of a pattern in a dimension, or in all dimensions if the place has none."""
-    pattern, dimension = place
-    for name in NATIVE_ALGORITHMS:
-        names = [name if dimension in (None, each) else kept for each, kept in enumerate(best.algorithms[pattern])]
-        yield replace(best, algorithms=(*best.algorithms[:pattern], tuple(names), *best.algorithms[pattern + 1 :]))
 
 
 def splits(best: NativeConfiguration) -> Iterator[NativeConfiguration]:

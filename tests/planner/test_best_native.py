@@ -14,7 +14,7 @@ from helpers.plans import planned, written
 
 from astra_tacos import AstraTacosError, CommType, SearchOptions, read_run, replay_run
 from astra_tacos.planner import planned_run as rewrite
-from astra_tacos.planner.best_native import best_native
+from astra_tacos.planner.best_native import best_native, native_collectives
 from astra_tacos.planner.workload import (
     find_workload,
 )
@@ -37,7 +37,7 @@ def two_patterns(topology=("Ring",), counts=(4,), size=1 << 20):
 
 
 def found(inputs, backend=CONGESTION_AWARE):
-    return best_native(find_workload(read_run(inputs)), backend)
+    return best_native(native_collectives(find_workload(read_run(inputs)), backend), backend)
 
 
 def end_ns(inputs, configuration):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -15,6 +16,7 @@ from helpers.generated import small_model, write_network
 from astra_tacos import (
     BACKENDS,
     AstraTacosError,
+    CompactInputs,
     ConfigError,
     Dimension,
     Parallelism,
@@ -32,7 +34,7 @@ from astra_tacos import (
 )
 from astra_tacos.planner.compact.bound import _rates, compact_bound
 from astra_tacos.planner.compact.cases import find_cases, with_schedules
-from astra_tacos.planner.compact.plan import plan_compact
+from astra_tacos.planner.compact.search import Search
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
@@ -48,6 +50,8 @@ from astra_tacos.synthesizer.symmetric.chunks import best_symmetric
 
 DENSE = Step(small_model(), Parallelism(4, 2, 4, order=("tp", "ep", "pp", "dp")), 4)
 EXPERTS = Step(small_model(experts=4, top_k=2), Parallelism(8, 2, 2, 4, ("ep", "tp", "pp", "dp")), 2, buckets=2)
+OF_CLASSES = ("inputs", "backend", "baseline", "options", "cache")
+QUIET = lambda done, total: None  # noqa: E731
 SHAPES = ((("FullyConnected", 2), ("Ring", 4), ("Switch", 4)), (("Ring", 8), ("Switch", 4)), (("Ring", 32),))
 
 
@@ -68,9 +72,8 @@ def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path
     except ConfigError as error:
         assert "expected even spaces" in str(error)
         return
-    planned = plan_compact(read_compact(run, read_network(network)), backend)
     for _ in range(2):  # a plan of its own is replaced
-        result = planned.write(tmp_path / "planned", run)
+        result = plan(PlanRequest(CompactInputs(run, network), backend), tmp_path / "planned").result
     assert result.bound_ns <= result.time_ns <= result.best_native_ns <= result.before_ns
     some = read_compact(tmp_path / "planned", read_network(tmp_path / "planned/network.yml"))
     by_rank = replay_run(expand(some), backend)
@@ -90,7 +93,7 @@ def test_the_figures_of_a_plan_of_classes_are_those_of_a_plan_of_all_ranks(tmp_p
     inputs = replace(RunInputs.in_folder(tmp_path / "ranks", "w"), network=network)
     options = SearchOptions(effort="quick")
     whole = plan(PlanRequest(inputs, CONGESTION_AWARE, options=options), tmp_path / "plan_of_ranks").result
-    of_classes = plan_compact(read_compact(run, read_network(network)), CONGESTION_AWARE).write(tmp_path / "planned", run)
+    of_classes = plan(PlanRequest(CompactInputs(run, network), CONGESTION_AWARE), tmp_path / "planned").result
     for name in ("num_ranks", "num_nodes", "num_collectives", "before_ns", "exposed_before_ns"):
         assert getattr(of_classes, name) == getattr(whole, name)
     assert of_classes.messages.before == whole.messages.before
@@ -106,6 +109,38 @@ def test_the_figures_of_a_plan_of_classes_are_those_of_a_plan_of_all_ranks(tmp_p
     of_nodes = {"node_columns", "nodes", "verified", "unchecked", "traces"}
     assert ordinary.keys() - of_nodes <= written.keys()
     assert ordinary["cases"][0].keys() <= written["cases"][0].keys()
+
+
+def asked(value):
+    """A value of an option that is not its default."""
+    return value * 2 + 1 if isinstance(value, int) and not isinstance(value, bool) else not value
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(PlanRequest) if each.name not in OF_CLASSES])
+def test_what_a_plan_of_classes_cannot_do_is_refused(name):
+    inputs = CompactInputs(Path("run"), Path("n.yml"))
+    values = {each.name: each.default for each in fields(PlanRequest)}
+    more = {"schedule": "split"} if name in ("per_iteration", "keep_collectives", "schedule") else {}
+    with pytest.raises(ConfigError, match=rf"\b{name}\b.*: run is a compact run, expected backend, baseline and options.effort"):
+        PlanRequest(inputs, **({name: asked(values[name])} | more))
+    PlanRequest(inputs, "congestion-unaware", "ring", options=SearchOptions(effort="quick"))
+    with pytest.raises(ConfigError, match=r"options\.seed: run is a compact run"):
+        PlanRequest(inputs, options=SearchOptions(seed=3))
+
+
+@pytest.mark.parametrize("named", [1, 2])
+def test_the_best_native_run_of_classes_is_no_slower_than_any_unsplit_one(named, tmp_path):
+    """Also where the system names the algorithm of one dimension of two: such a run moves too little to compare with."""
+    run, network = made(Step(small_model(), Parallelism(32)), SHAPES[1], tmp_path)
+    some = read_compact(run, read_network(network))
+    system = some.system.with_keys({"all-reduce-implementation": ["ring"] * named})
+    search = Search(replace(some, system=system), CONGESTION_AWARE, None, QUIET)
+    assert search.before.is_incomplete == (named < 2)
+    native, found = search.best_native(quick=False)
+    assert not native.is_incomplete and native.end_ns == found.best.end_ns
+    for algorithm in ("ring", "direct"):
+        drawn = NativeConfiguration(((algorithm,) * 2,) * 4, policy="FIFO")
+        assert native.end_ns <= replay_run(drawn.run(some), CONGESTION_AWARE).end_ns
 
 
 def test_a_plan_without_traces_names_none_of_those_of_its_run(tmp_path):
@@ -147,7 +182,7 @@ def test_any_mix_of_schedules_is_replayed_as_rank_by_rank(seed, tmp_path):
 
 def test_each_trace_has_groups_of_its_own_and_ids_that_tell_it(tmp_path):
     run, network = made(DENSE, (("Ring", 2), ("Ring", 4), ("Ring", 4)), tmp_path)
-    plan_compact(read_compact(run, read_network(network)), "congestion-aware").write(tmp_path / "planned", run)
+    plan(PlanRequest(CompactInputs(run, network), "congestion-aware"), tmp_path / "planned")
     planned = read_compact(tmp_path / "planned", read_network(network))
     rows = np.flatnonzero(planned.implementation != NATIVE)
     assert len(rows)

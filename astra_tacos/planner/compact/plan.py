@@ -9,33 +9,27 @@ from pathlib import Path
 import numpy as np
 
 from astra_tacos.export.compact_collective import SymmetricTraces
-from astra_tacos.export.run_directory import SCRIPT
 from astra_tacos.network.network_config import describe_dimensions
-from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.best_native import BestNative
 from astra_tacos.planner.compact.bound import compact_bound
 from astra_tacos.planner.compact.cases import CompactCase, group_at, traces_of
 from astra_tacos.planner.compact.expanded import write_expanded
 from astra_tacos.planner.compact.search import Candidate, Search
-from astra_tacos.planner.plan_result import CaseFigures, PlanResult
-from astra_tacos.planner.run_bound import share_kept
-from astra_tacos.planner.run_files import COLLECTIVE, ORDINARY, PER_NODE, PLAN_FILE
+from astra_tacos.planner.plan_result import CaseFigures, PlanResult, find_prints
+from astra_tacos.planner.run_bound import less_truncated
+from astra_tacos.planner.run_files import ORDINARY, PLAN_FILE
 from astra_tacos.planner.workload import MessageCounts
-from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.run.backend import Backend, binaries_for, choose_backend
+from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.compact_run import why_not_compact
 from astra_tacos.run.critical_path import summarize_path
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
-from astra_tacos.run.run import GROUPS, MEMORY, RANKS, SYSTEM, Run
+from astra_tacos.run.run import Run
 from astra_tacos.schedule.timing import LINK_MODELS
-from astra_tacos.solver.clock import Printed
-from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError
-from astra_tacos.support.files import check_replaceable, output_place, replaced_directory, write_json
-from astra_tacos.support.units import bytes_per_ns
+from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
 
 MOST_EXPANDED = 1024
 """Most ranks of an ordinary run beside a compact one."""
-_FILES = {PLAN_FILE, REPLAY_FILE, RANKS, SYSTEM, NETWORK, MEMORY, PER_NODE, COLLECTIVE, ORDINARY, "classes"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,47 +41,26 @@ class PlannedClasses:
     before: Candidate | None
     traces: dict[str, SymmetricTraces]
 
-    def write(self, output: Path, folder: Path) -> PlanResult:
-        """Write the planned run, replay what was written, and write the ordinary run beside it if it has few ranks.
+    def write(self, folder: Path) -> PlanResult:
+        """Write the planned run into an empty directory, and the ordinary run beside it if it has few ranks.
 
         Returns the result with the critical paths.
 
         Raises
         ------
-        ConfigError
-            If something else is there.
-        ReplayError
-            If the written run ends at another time.
+        VerificationError
+            If the run that is read is another one: a defect of this package.
         """
-        check_output(output, folder)
-        with replaced_directory(output) as target:
-            again = self.best.run.write(target)
-            outcome = replay_run(again, self.result.clock)
-            if outcome.end_ns != self.result.time_ns:
-                raise ReplayError(f"{output}: DEFECT of astra_tacos, please report it: the written run has another end")
-            if self.best.run.lattice.num_ranks <= MOST_EXPANDED:
-                (target / ORDINARY).mkdir()
-                write_expanded(again, self.traces, target / ORDINARY)
-            recording = record_run(again, outcome, None if self.before is None else self.before.outcome)
-            save_recording(recording, target / REPLAY_FILE)
-            path_before = None if recording.before is None else summarize_path(recording, recording.before)
-            result = replace(self.result, path_before=path_before, path_after=summarize_path(recording, recording.after))
-            write_json(target / PLAN_FILE, result.to_json())
+        written = self.best.run.write(folder)
+        if self.best.run.lattice.num_ranks <= MOST_EXPANDED:
+            (folder / ORDINARY).mkdir()
+            write_expanded(written, self.traces, folder / ORDINARY)
+        recording = record_run(written, self.best.after, None if self.before is None else self.before.after)
+        save_recording(recording, folder / REPLAY_FILE)
+        path_before = None if recording.before is None else summarize_path(recording, recording.before)
+        result = replace(self.result, path_before=path_before, path_after=summarize_path(recording, recording.after))
+        write_json(folder / PLAN_FILE, result.to_json())
         return result
-
-
-def check_output(output: Path, folder: Path) -> None:
-    """Check that the plan of the compact run of a folder may be written.
-
-    Raises
-    ------
-    ConfigError
-        If there is anything but a plan.
-    """
-    inside = [f"{ORDINARY}/{name}" for name in (GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, SCRIPT)]
-    check_replaceable(output, "plan of astra_tacos", lambda names: names <= _FILES and (not names or PLAN_FILE in names), inside)
-    if output_place(output) == folder.resolve():
-        raise ConfigError(f"{output}: is the run itself, expected another directory")
 
 
 def plan_compact(
@@ -122,7 +95,7 @@ def plan_compact(
     native, natives = search.best_native(quick)
     # Also for the other link model: a run may be refused whose events have no one order.
     link_models = sorted(LINK_MODELS, key=lambda each: each != model.link_model)
-    best = search.choose(native, [search.synthesize(each) for each in link_models])
+    best = search.choose(native, natives, [search.synthesize(each) for each in link_models])
     if search.before is not None and search.before.is_before(best):
         search.notes.append(f"keep the run as it is: it ends at {search.before.end_ns:,} ns, before this plan")
     traces = traces_of(run, search.found, best.schedules)
@@ -133,6 +106,7 @@ def _result(search: Search, best: Candidate, native: Candidate | None, natives: 
     run, found, before = search.run, search.found, search.before
     cases = _case_figures(search, best)
     least = [case.least_ns() for case in found.cases]
+    native_run = None if native is None or natives.best is None else (native.run, native.end_ns)
     alone_ns = np.array([*(each or 0 for each in least), 0], np.int64)[found.of_row]
     return PlanResult(
         clock=search.backend,
@@ -143,17 +117,17 @@ def _result(search: Search, best: Candidate, native: Candidate | None, natives: 
         before_ns=None if before is None else before.end_ns,
         before_reason=search.before_reason,
         time_ns=best.end_ns,
-        exposed_before_ns=None if before is None else int(before.outcome.exposed_comm_ns.max()),
-        exposed_ns=int(best.outcome.exposed_comm_ns.max()),
+        exposed_before_ns=None if before is None else int(before.after.exposed_comm_ns.max()),
+        exposed_ns=int(best.after.exposed_comm_ns.max()),
         cases=cases,
         notes=tuple(search.notes),
         native=natives,
         bound=compact_bound(run, alone_ns, search.backend),
-        messages=MessageCounts(None, None if before is None else before.outcome.num_messages, best.outcome.num_messages),
+        messages=MessageCounts(None, None if before is None else before.after.num_messages, best.after.num_messages),
         joint=(),
         path_before=None,
         path_after=None,
-        prints=_prints(best, native),
+        prints=find_prints(search.backend, run.network, (best.run, best.end_ns), native_run),
         num_classes=run.workload.num_ranks,
     )
 
@@ -165,11 +139,15 @@ def _case_figures(search: Search, best: Candidate) -> tuple[CaseFigures, ...]:
     trace = run.workload
     alike = run.lattice.num_ranks // trace.num_ranks
     place = {number: place for place, number in enumerate(best.schedules)}
+    bandwidth_gibps = np.array([each.bandwidth_gibps for each in run.network.dimensions])
     figures = []
     for number, (case, count) in enumerate(zip(found.cases, found.counts, strict=True)):
         schedule = best.schedules.get(number)
         rows = np.flatnonzero(found.of_row == number)
         first = int(rows[0])
+        least = case.least_ns() if search.backend.models_congestion else None
+        if least is not None:
+            least = less_truncated(least, case.collective, case.size_bytes, case.members, bandwidth_gibps)
         figures.append(
             CaseFigures(
                 name=case.name if schedule is None else f"{case.name}_{place[number]}",
@@ -185,7 +163,7 @@ def _case_figures(search: Search, best: Candidate) -> tuple[CaseFigures, ...]:
                 link_model="" if schedule is None else schedule.task.link_model,
                 reason="",
                 predicted_ns=None if schedule is None else schedule.collective_time_ns,
-                bound_ns=_less_truncated(search, number, case.least_ns()),
+                bound_ns=least,
                 together_ns=None,
                 native_ns=None,
                 exact=True,
@@ -203,26 +181,3 @@ def _case_figures(search: Search, best: Candidate) -> tuple[CaseFigures, ...]:
 
 def _natives(best: Candidate, case: CompactCase) -> str:
     return "native " + ", ".join(dict.fromkeys(best.run.system.native.get(case.key, ())))
-
-
-def _less_truncated(search: Search, number: int, least_ns: int | None) -> int | None:
-    """The bound of a case, less what truncated messages may save; None where links carry any number of messages."""
-    if least_ns is None or not search.backend.models_congestion:
-        return None
-    case, dimensions = search.found.cases[number], search.run.network.dimensions
-    rate = float(bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions])).max())
-    return int(least_ns * share_kept(case.collective, case.size_bytes, case.members, rate))
-
-
-def _prints(best: Candidate, native: Candidate | None) -> tuple[Printed, ...]:
-    """What the programs of ASTRA-sim that run the network print for the planned run and for the best native one."""
-    printed = []
-    for binary in binaries_for(best.run.network):
-        ends: list[int | None] = []
-        for candidate in (best, native):
-            try:
-                ends.append(None if candidate is None else candidate.on(binary.backend).end_ns)
-            except AstraTacosError:
-                ends.append(None)  # ranks of a class may differ there
-        printed.append(Printed(binary, *ends))
-    return tuple(printed)
