@@ -84,6 +84,29 @@ def test_mi250_is_the_graph_that_forestcoll_is_evaluated_on(nodes):
     assert links_of(make_fabric("mi250", nodes=nodes)) == theirs
 
 
+def test_a_directory_of_others_stays_as_it_is(tmp_path):
+    """A network that was written is replaced; one beside other files, without its tables or edited by hand is not."""
+
+    def changed(name, text):
+        (tmp_path / "f" / name).write_text(text)
+
+    assert run("network leaf-spine --output f", cwd=tmp_path).returncode == 0
+    assert run("network fat-tree --output f", cwd=tmp_path).returncode == 0
+    written = (tmp_path / "f/network.yml").read_text()
+    for change in (
+        lambda: changed("notes.txt", "mine"),
+        lambda: changed("network.yml", f"{written}# mine\n"),
+        lambda: (tmp_path / "f/network.yml").unlink(),
+    ):
+        change()
+        before = {path.name: path.read_text() for path in (tmp_path / "f").iterdir()}
+        done = run("network leaf-spine --output f", cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert {path.name: path.read_text() for path in (tmp_path / "f").iterdir()} == before
+        (tmp_path / "f/notes.txt").unlink(missing_ok=True)
+        (tmp_path / "f/network.yml").write_text(written)
+
+
 def test_devices_that_add_are_not_lost_on_the_way_to_ns3(tmp_path):
     assert run("network leaf-spine --reducing --output f", cwd=tmp_path).returncode == 0
     done = run("network write f/network.yml --output t.txt", cwd=tmp_path)

@@ -134,6 +134,22 @@ def test_a_switch_serves_who_comes_first():
     assert {"overtaken", "wrong-delay"} & codes(changed(of, end_ns=end))
 
 
+def test_who_comes_first_is_who_reaches_the_switch_first_not_who_starts_first():
+    """The message of the far NPU starts before that of the near one and comes later: served first, it makes the near one wait."""
+    network = topology("Switch 3")
+    up, down = network.channel_link, network.channel_down_link
+    latency = network.link_latency_ns.copy()
+    latency[up[np.flatnonzero(network.channel_src == 0)[0]]] += 50_000
+    of = schedule(replace(network, link_latency_ns=latency), "all-gather", 1 << 20, synthesizer="direct", link_model="pipelined")
+    assert not codes(verify(of))
+    pairs = [[int(np.flatnonzero((of.src == npu) & (of.dst == dst))[0]) for npu in (0, 3 - dst)] for dst in (1, 2)]
+    far, near = next((far, near) for far, near in pairs if of.start_ns[far] < of.start_ns[near])
+    assert down[of.channel[far]] == down[of.channel[near]] and of.end_ns[near] < of.end_ns[far]
+    end = of.end_ns.copy()
+    end[near] = end[far] + (1 << 20)
+    assert "overtaken" in codes(changed(of, end_ns=end))
+
+
 def test_every_violation_is_returned_and_check_raises_the_first():
     of = schedule(topology(*ALL["torus"]), "all-reduce")
     nothing = changed(of, **{name: column[:0] for name, column in columns(of).items()})
