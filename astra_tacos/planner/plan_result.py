@@ -338,10 +338,14 @@ def find_prints(
     def end_of(backend: Backend, run: Run, end_ns: int) -> int | None:
         return end_ns if backend == clock else try_replay(run, backend).end_ns
 
-    return tuple(
-        Printed(binary, end_of(binary.backend, *planned), None if native is None else end_of(binary.backend, *native))
-        for binary in binaries_for(network)
-    )
+    printed = []
+    for binary in binaries_for(network):
+        planned_ns = end_of(binary.backend, *planned)
+        native_ns = None
+        if native is not None:
+            native_ns = planned_ns if native[0] is planned[0] else end_of(binary.backend, *native)
+        printed.append(Printed(binary, planned_ns, native_ns))
+    return tuple(printed)
 
 
 def time_spent(workload: Workload, outcome: RunOutcome) -> Ints:
