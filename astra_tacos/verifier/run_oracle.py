@@ -238,7 +238,6 @@ def _rank(trace: Trace, row: int) -> int:
 
 def _check_nodes(after: Run, nodes: CollectiveNodes, made: dict[int, list[Collective]]) -> list[Violation]:
     """Violations for nodes whose trace is not for them."""
-    found: list[Violation] = []
     trace = after.workload
     in_group = group_ids(after.columns)[nodes.row]
     members = members_of(after.groups.members, after.network.num_npus, np.unique(in_group))
