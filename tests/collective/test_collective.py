@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, cut_into, make_collective
 from astra_tacos.collective.all_to_allv import parse_zipf
+from astra_tacos.collective.patterns import all_reduce
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import read_matrix
 from astra_tacos.verifier.schedule_oracle import check_sizes
@@ -85,6 +86,15 @@ def test_a_group_is_the_collective_of_fewer_npus():
 def test_bad_members(members, root, expected):
     with refused(expected):
         make_collective("scatter", 6, 1000, 1, root, members)
+
+
+def test_owners_of_an_all_reduce_are_from_one_to_all():
+    for owners in (1, 3, 4):
+        made = all_reduce(4, 64, 2, num_owners=owners)
+        assert made.num_chunks == 2 * owners and len(set(made.chunk_owner.tolist())) == owners
+    for owners in (0, 5):
+        with refused(f"found {owners} owners of chunks, expected 1 to 4"):
+            all_reduce(4, 64, 2, num_owners=owners)
 
 
 def test_bus_factors_are_those_of_nccl_tests():

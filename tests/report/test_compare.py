@@ -69,6 +69,13 @@ def test_the_figure_says_what_the_rows_say():
     assert (time.get_xscale(), time.get_yscale(), bandwidth.get_yscale()) == ("log", "log", "log")
 
 
+@pytest.mark.parametrize("count, named", [(5, 5), (6, 6), (7, 4), (13, 5)])
+def test_sizes_are_named_as_long_as_they_are_few(count, named):
+    figure = draw_comparison([row(1 << (10 + power), "ring", 1.5) for power in range(count)], "single")
+    ticks = figure.axes[-1].xaxis.get_major_locator()()
+    assert len(ticks) == named and ticks[0] == 1 << 10
+
+
 def test_every_synthesizer_has_a_look_of_its_own():
     names = ["auto", *SYNTHESIZERS]
     assert len({look_of(name) for name in (*names, "native")}) == len(names) + 1

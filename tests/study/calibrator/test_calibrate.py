@@ -14,6 +14,7 @@ from astra_tacos import ConfigError, read_network
 from astra_tacos.study.calibrator.machine import (
     Constants,
     Errors,
+    Load,
     Point,
     cross_validated,
     errors_of,
@@ -26,6 +27,12 @@ from astra_tacos.study.calibrator.machine import (
 TIMES, WHY_NONE = peers("measured_rccl_8/time/ar_*simple*.csv")
 SIZES = [1 << power for power in range(14, 30, 2)]
 MACHINE = Constants(12.0, 4.0, 3.0, 1 << 20, False, 20.0, 80.0)
+
+
+def test_steps_of_messages_of_the_threshold_cost_the_extra_time():
+    load = Load("p", "Simple", (), 4, "all-reduce", 0.0, 0.0, 0.0, 0.5, 2)
+    times = [MACHINE.time_us(load, size) for size in ((2 << 20) - 2, 2 << 20)]
+    assert times == [12.0 + 2 * 4.0, 12.0 + 2 * 7.0]
 
 
 def programs(folder):
