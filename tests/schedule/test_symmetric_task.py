@@ -1,4 +1,4 @@
-"""What is asked of a symmetric schedule: chunks that a link cannot carry in whole nanoseconds are refused, the smallest counts."""
+"""Symmetric tasks: chunks that a link cannot carry in whole nanoseconds are refused, and the smallest chunk counts."""
 
 from __future__ import annotations
 
