@@ -90,7 +90,7 @@ def proposals(
     1. the best solution of each case;
     2. if 1 cannot be replayed, the same without cases whose chunks hold a link for less than 1 ns, which stay as they were;
     3. the same in the order of the run before;
-    4. the same, but the cases that take longer in 3 than before stay as they were;
+    4. the same, but the cases that take longer in the last run that could be replayed than before stay as they were;
     5. all cases as they were, in the order of the run before;
     6. if they are all native then, the run before as it is: even an order that it keeps may delay it.
 
@@ -106,7 +106,7 @@ def proposals(
     custom = _custom_traces(workload, solutions, start)
     why = f"the run with it cannot be replayed: {acceptance.failures[-1]}" if acceptance.failures else ""
 
-    def with_some_as_they_were(is_chosen: list[bool]) -> Solutions:
+    def with_some_as_they_were(is_chosen: list[bool], why: str = "") -> Solutions:
         pairs = zip(solutions, is_chosen, strict=True)
         return tuple(
             _as_it_was(workload.cases[number].pattern, solution, start, custom[number], why) if chosen else solution
@@ -115,7 +115,7 @@ def proposals(
 
     if why:
         instant = [solution.schedule is not None and holds_no_link(solution.schedule) for solution in solutions]
-        solutions = with_some_as_they_were(instant)
+        solutions = with_some_as_they_were(instant, why)
         if any(instant):
             yield solutions, order_run(workload, solutions, None)
     if before is not None and not any(each.is_solution for each in custom):
@@ -125,7 +125,7 @@ def proposals(
             mixed = with_some_as_they_were(slower.tolist())
             yield mixed, order_run(workload, mixed, before)
     if before is not None or acceptance.best is None:
-        as_they_were = with_some_as_they_were([True] * len(solutions))
+        as_they_were = with_some_as_they_were([True] * len(solutions), "" if acceptance.best is not None else why)
         yield as_they_were, order_run(workload, as_they_were, before)
         keeps_none = bool(np.all(workload.run.implementation == NATIVE)) or not any(each.keeps_custom for each in as_they_were)
         if before is not None and keeps_none and all(each.schedule is None for each in as_they_were):

@@ -47,7 +47,7 @@ class Told:
     scheduled
         How communication was moved in time; None if it was not.
     entries
-        Of `plan.json`, beside those of the plan that is kept.
+        Of `plan.json`, beside those of the result.
     files
         JSON files beside `plan.json`, by name.
     """
@@ -85,7 +85,7 @@ class Move:
 
     def told(self, plans: Plans) -> Told:
         """What there is to say."""
-        return Told(plans.kept.result)
+        return Told(plans.result)
 
 
 Stage = Callable[[PlanRequest, Run, SynthesisCache, OnProgress], Move | None]

@@ -67,4 +67,4 @@ class _Placed(Move):
             placed_planned_ns=None if plans.moved is None else plans.moved.end_ns,
         )
         result = replace(plans.result, placement=placement)
-        return Told(result, entries=result.to_json(), files={PLACE_FILE: written.to_json()})
+        return Told(result, files={PLACE_FILE: written.to_json()})

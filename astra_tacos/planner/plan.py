@@ -23,6 +23,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.run.directory import read_found
 from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import OnProgress
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.synthesizer.search.search_options import QUICK
 
@@ -85,8 +86,10 @@ def plan(request: PlanRequest, output: Path, on_native: OnProgress = _QUIET, on_
     if request.keep_collectives:
         return Plan(None, write_scheduled(request, run, output, on_progress))
     cache = SynthesisCache(request.cache)
-    moves = (stage(request, run, cache, on_progress) for stage in STAGES)
-    move = next((move for move in moves if move is not None), Move())
+    moves = [move for stage in STAGES if (move := stage(request, run, cache, on_progress)) is not None]
+    if len(moves) > 1:
+        raise ConfigError(f"found {len(moves)} stages that move the run, expected at most one")
+    move = moves[0] if moves else Move()
 
     def planned(of: Run, notes: tuple[str, ...]) -> PlannedCollectives:
         asked = replace(request, more_notes=(*request.more_notes, *notes))
@@ -98,7 +101,7 @@ def plan(request: PlanRequest, output: Path, on_native: OnProgress = _QUIET, on_
     told = move.told(plans)
     before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
     with replaced_directory(output) as folder:
-        plans.kept.write(folder, Path(run.workload.prefix).name, before, told.entries, npu_of_rank)
+        plans.kept.write(folder, Path(run.workload.prefix).name, before, told.result, told.entries, npu_of_rank)
         for name, content in told.files.items():
             write_json(folder / name, content)
     return Plan(told.result, told.scheduled)

@@ -158,7 +158,7 @@ class PlanResult:
     prints
         What programs of ASTRA-sim print for the planned run, and for the best native one.
     moved_ns
-        End of the best native run whose communication is moved in time as that of the planned run; None without a schedule.
+        End of the best native run, moved in space or in time as the planned run was; None if that was not moved.
     placement
         Where the ranks are, if other places were tried.
     num_classes

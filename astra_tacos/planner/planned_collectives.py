@@ -83,15 +83,23 @@ class PlannedCollectives:
         """When it ends."""
         return self.result.time_ns
 
-    def write(self, folder: Path, name: str, before: Run, more: dict[str, Any], npu_of_rank: Ints | None = None) -> None:
+    def write(
+        self,
+        folder: Path,
+        name: str,
+        before: Run,
+        result: PlanResult,
+        entries: dict[str, Any],
+        npu_of_rank: Ints | None = None,
+    ) -> None:
         """Write the run, its recording, and what there is to say of it, into an empty directory.
 
         Parameters
         ----------
         name, before
             The name of the workload, and the user's run.
-        more
-            Entries of `plan.json` beside the figures of this plan.
+        result, entries
+            The figures of `plan.json`: those of this plan, perhaps beside the user's run, and others.
         npu_of_rank
             int64[num_ranks], where the ranks of the user's run are; None if they stay.
 
@@ -105,7 +113,7 @@ class PlannedCollectives:
         checked = _check(written, self.best.planned, before, npu_of_rank)
         with garbage_kept():
             rows = node_rows(self.best.made, self.best.solutions, self.best.planned)
-            write_plan(folder, self.result.to_json() | checked | more, rows, COLUMNS)
+            write_plan(folder, self.result.to_json() | checked | entries | result.to_json(), rows, COLUMNS)
             save_recording(self.recording, folder / REPLAY_FILE)
             write_script(folder, run, self.result.prints)
             if not self.result.clock.is_analytical:

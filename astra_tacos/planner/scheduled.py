@@ -50,7 +50,7 @@ class _Scheduled(Move):
                     "the run as it is was kept"
                 )
                 result = replace(result, notes=(*result.notes, note))
-        return Told(plans.result, result, {"schedule": result.to_json() | about} | plans.result.to_json())
+        return Told(plans.result, result, {"schedule": result.to_json() | about})
 
 
 def write_scheduled(request: PlanRequest, run: Run, output: Path, on_progress: OnProgress) -> ScheduleResult:

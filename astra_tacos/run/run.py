@@ -33,14 +33,13 @@ PATTERN_KEYS = {
 }
 """Collective patterns that ASTRA-sim runs, and their keys in the system JSON."""
 NATIVE = -1
-"""In place of the entry of a custom collective."""
-GROUPS, SYSTEM, MEMORY = "comm_group.json", "system.json", "remote_memory.json"
+"""Entry of `Run.implementation` for nodes that run no custom trace."""
+GROUPS, SYSTEM, MEMORY, WORKLOAD = "comm_group.json", "system.json", "remote_memory.json", "workload"
+"""Names of files, and of the folder of traces, in a run directory."""
 NAME = "w"
 """Name of the workload of a run that is made without one."""
 CLASSES, RANKS = f"classes/{NAME}", "ranks.json"
 """The prefix of the traces, and the file of their ranks, in the directory of a compact run."""
-WORKLOAD = "workload"
-"""Names of files, and of the folder of traces, in a run directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,7 @@ class Run:
     slow
         Ranks whose compute takes a factor longer than their traces say, and these factors.
     source
-        The run that it was made of, and which of its nodes each node was; None for a run as its files say.
+        The run that it was made of, and which of its nodes each node was; None if no node differs from those of its files.
     files
         The files of custom collectives, by their prefix, of a run that is made in memory: they are written with it.
     classes

@@ -78,6 +78,9 @@ def check_same(run: Run, again: Run) -> None:
         "classes": (run.classes, again.classes),
         "positions": (_positions(run), _positions(again)),
         "system": (replace(run.system, source=""), replace(again.system, source="")),
+        "network": (replace(run.network, source="", ns3=again.network.ns3), replace(again.network, source="")),
+        "memory": tuple(replace(written_memory(each.remote_memory), source="") for each in (run, again)),
+        "slow ranks": (run.slow, again.slow),
     }
     differ += [name for name, (one, two) in others.items() if one != two]
     if differ:
@@ -176,7 +179,7 @@ def write_nodes(trace: Trace, before: Trace, row: Ints, prefix: Path, labels: La
 
 
 class _Edits:
-    """The differences of nodes from those that they were made of."""
+    """The differences of nodes from those that they were made of; `check_same` refuses those of columns without a setter."""
 
     def __init__(self, trace: Trace, before: Trace, row: Ints, labels: Labels | None) -> None:
         assert trace.workload is not None and before.workload is not None

@@ -103,11 +103,11 @@ class Reach:
     messages, messages_of_one
         Messages of all replays together, and of one replay: about a microsecond each.
     always
-        So many replays are made, however many messages all have together.
+        Number of replays that the limit on all messages does not stop.
     replays
-        At most so many replays are made.
+        Most replays.
     rounds
-        So often all settings are varied, one at a time.
+        Times that all settings are varied, one at a time.
     splits_last
         Whether mixes of algorithms are compared unsplit, under each optimization, and only the fastest are split. Else mixes are
         made of the fastest configuration so far, split as it is: that takes more messages.
@@ -116,9 +116,10 @@ class Reach:
     algorithms, by_dimension
         The algorithms that are tried, and whether dimensions of a collective may have several.
     varied
-        The settings that are varied, fields of `NativeConfiguration`; of others, the run's own and the first are tried.
+        Fields of `NativeConfiguration` that are varied; any other keeps the value of the run or its default.
     split
-        So many of the best configurations are split: another than the fastest may gain more.
+        Number of the best configurations that are tried with splits, and twice as many under each policy: the fastest unsplit
+        configuration need not gain most.
     space
         What is searched, in words.
     """

@@ -56,4 +56,6 @@ def test_a_stage_is_one_line(inputs, tmp_path, monkeypatch, gathers):
     assert replay_run(read_run(after)).end_ns == result.time_ns
     assert (result.time_ns < as_is.time_ns) == gathers
     told = read_json(tmp_path / "out" / "plan.json")
+    assert told["before_ns"] == as_is.before_ns and told["best_native_ns"] == as_is.best_native_ns
+    assert (told["moved_ns"] is not None) == gathers
     assert told["verified"] and any("gathered" in note for note in told["notes"]) == gathers

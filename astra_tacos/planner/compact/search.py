@@ -151,7 +151,8 @@ class Search:
             if acceptance.consider(partial(self._replayed, run, schedules)) is None:
                 self.notes.append(f"{name} is left out: {acceptance.failures[-1]}")
         if acceptance.best is None:
-            raise ReplayError(f"{self.run.workload.prefix}: no run can be replayed; {self.notes[0]}")
+            why = acceptance.failures[-1] if acceptance.failures else natives.refusal
+            raise ReplayError(f"{self.run.workload.prefix}: no run can be replayed; {why}")
         return acceptance.best
 
     def _proposals(self, made: Sequence[Schedules], acceptance: Acceptance[Candidate]) -> Iterator[tuple[str, Schedules]]:

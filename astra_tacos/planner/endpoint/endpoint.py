@@ -329,7 +329,9 @@ def _in_turn(run: Run, outcome: RunOutcome) -> int:
 def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run) -> None:
     """Write what of the divided run differs into the files of the run."""
     source = made_of(run, np.arange(run.workload.num_nodes))
-    replace(divided, system=divided.system.without_traces(), source=source).write(folder, inputs.workload.name)
+    replace(divided, network=run.network, system=divided.system.without_traces(), source=source).write(
+        folder, inputs.workload.name
+    )
     write_script(folder, run)
     if divided.network != run.network:
         document = yaml.safe_load(inputs.network.read_text(encoding="utf-8"))

@@ -102,11 +102,6 @@ class ScheduleResult:
         """Whether the run before was written."""
         return self.name == AS_IS
 
-    @property
-    def plan_starts_scheduled(self) -> bool:
-        """Whether the run before the plan is the scheduled one, with its own collectives, and not that of the files."""
-        return not self.is_as_is and not self.kept_as_is
-
     def to_json(self) -> dict[str, Any]:
         """The entry `schedule` of `plan.json`."""
         return {
@@ -196,7 +191,7 @@ def schedule(
         alone = None if requests is None else _one(candidates, requests, before, notes)
         found = alone or search(candidates, request.schedule_replays, on_progress, request.options.effort)
         best, tried = found.best, found.tried
-        if best is None:
+        if best is None and alone is None:
             notes.append("the run is written as it is: nothing that was tried is faster")
     if best is None:
         if run.prefixes:
@@ -253,6 +248,11 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
     if made.end_ns > before.end_ns:
         notes += made.notes
         notes.append(f"{made.name} ends at {made.end_ns:,} ns, later than the run as it is at {before.end_ns:,} ns")
+        return Found(None, tried)
+    if not candidates.is_allowed(made):
+        as_is_ns = candidates.cost_as_is_ns
+        notes += made.notes
+        notes.append(f"{made.name}: an iteration takes {made.cost_ns:,} ns, longer than as it is, {as_is_ns:,} ns")
         return Found(None, tried)
     return Found(made, tried)
 

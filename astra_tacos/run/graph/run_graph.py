@@ -1,6 +1,7 @@
 """The graph of a run: what meets, what belongs together, and what waits for what across ranks.
 
-Planner, linter and bounds use its parts. Replays decide as they run, and the oracle reads for itself: neither builds it.
+The planner builds it, and its bound reads it. Lint calls the same functions on traces that may be damaged. Replays decide as they
+run, and the oracle reads for itself: neither builds it.
 """
 
 from __future__ import annotations
