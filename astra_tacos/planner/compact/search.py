@@ -40,8 +40,10 @@ _REACH = Reach(
 """How far the best native run is looked for."""
 _WORTH = 0.005
 """Other schedules are tried for a case that takes a larger share of the run."""
-_MOST_NODES, _MOST_SENDS = 1 << 22, 1 << 18
-"""Sends of a rank in a collective of several chunks, in all that the representatives run, and in a collective of one chunk."""
+_MOST_OF_REPRESENTATIVES = 1 << 22
+"""Sends of a rank in all collectives that the representatives run: a schedule that they run n times may have an nth of them."""
+_MOST_OF_ONE_CHUNK = 1 << 18
+"""Sends of a rank in a collective of one chunk per NPU, which has no fewer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,12 +126,12 @@ class Search:
         for number, (case, count) in enumerate(zip(self.found.cases, self.found.counts, strict=True)):
             try:
                 task = case.task(link_model)
-                if task is not None and task.least_rows > _MOST_SENDS:
+                if task is not None and task.least_rows > _MOST_OF_ONE_CHUNK:
                     self.notes.append(
-                        f"{case} stays native: {task.least_rows:,} sends of a rank, expected at most {_MOST_SENDS:,}"
+                        f"{case} stays native: {task.least_rows:,} sends of a rank, expected at most {_MOST_OF_ONE_CHUNK:,}"
                     )
                 elif task is not None:
-                    schedule = best_symmetric(task, min(MOST_SENDS, _MOST_NODES // count) * case.members)
+                    schedule = best_symmetric(task, min(MOST_SENDS, _MOST_OF_REPRESENTATIVES // count) * case.members)
                     check_symmetric(schedule)
                     schedules[number] = schedule
             except (ConfigError, SynthesisError) as error:
