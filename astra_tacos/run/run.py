@@ -67,6 +67,14 @@ class RunInputs:
     directory: Path = Path()
     ns3: Path | None = None
 
+    @property
+    def ignores_groups(self) -> bool:
+        """Whether ASTRA-sim takes the path of groups for none, as it has "empty" in it, seen from where ASTRA-sim is started."""
+        path = self.groups
+        if path is None:
+            return False
+        return "empty" in str(path.relative_to(self.directory) if path.is_relative_to(self.directory) else path)
+
     @classmethod
     def in_folder(cls, folder: Path, name: str, ns3: Path | None = None) -> RunInputs:
         """Those of a run directory, whose workload has this name; ASTRA-sim is started there."""
@@ -163,13 +171,17 @@ class Run:
             If the run that is read is another one: a defect of this package.
         """
         from astra_tacos.run.compact_run import read_compact
-        from astra_tacos.run.written import check_same, write_run
+        from astra_tacos.run.written import check_same, check_unchanged, write_run
 
-        write_run(self, folder, name)
         is_ordinary = self.classes is None
-        inputs = RunInputs.in_folder(folder, name)
-        again = read_run(inputs) if is_ordinary else read_compact(folder, read_network(inputs.network))
-        check_same(self, again)
+        try:
+            write_run(self, folder, name)
+            inputs = RunInputs.in_folder(folder, name)
+            again = read_run(inputs) if is_ordinary else read_compact(folder, read_network(inputs.network))
+            check_same(self, again)
+        except Exception:  # of whatever kind: bytes at the places of nodes are others in a file that has changed
+            check_unchanged(self)
+            raise
         return replace(again, network=replace(again.network, ns3=self.network.ns3))
 
     def slowed(self, slow: Mapping[int, float]) -> Run:
@@ -198,9 +210,9 @@ def read_run(inputs: RunInputs) -> Run:
     groups, memory_file, directory = inputs.groups, inputs.remote_memory, inputs.directory
     system = read_system(inputs.system, directory)
     network = configured(read_network(inputs.network), inputs.ns3)
-    no_groups = groups is None or "empty" in str(groups)
     nowhere = "no file (--comm-group)" if groups is None else f'no file, as the path {groups} has "empty" in it'
-    communicator = CommunicatorGroups(nowhere, {}) if no_groups else read_communicator_groups(str(groups))
+    has_none = groups is None or inputs.ignores_groups
+    communicator = CommunicatorGroups(nowhere, {}) if has_none else read_communicator_groups(str(groups))
     memory = None if memory_file is None else read_remote_memory(memory_file)
     trace = read_trace(inputs.workload, chunks=False, workload=True, most_ranks=network.num_npus)
     read = partial(_read_collective, system, directory)

@@ -5,6 +5,7 @@ A node keeps its unknown fields and attributes. A node that nothing has changed 
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -15,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from astra_tacos.network.network_config import read_network
 from astra_tacos.network.network_files import copy_network
 from astra_tacos.run.compact_run import write_ranks
 from astra_tacos.run.lattice import CompactTrace, Lattice
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, ORIGIN_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES
 from astra_tacos.run.run import CLASSES, MEMORY, SYSTEM, WORKLOAD, Run, write_groups
 from astra_tacos.run.source import Labels, Source
-from astra_tacos.run.system import PER_NODE, RemoteMemory, SystemConfig
+from astra_tacos.run.system import PER_NODE, RemoteMemory, SystemConfig, read_remote_memory
 from astra_tacos.run.trace.node_bytes import (
-    change_attribute,
     framed,
     load_rank,
     node_at,
@@ -31,10 +32,11 @@ from astra_tacos.run.trace.node_bytes import (
     set_attribute,
     set_number,
 )
+from astra_tacos.run.trace.reader import read_files
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, Trace, WorkloadColumns
 from astra_tacos.support.arrays import Bools, Ints
-from astra_tacos.support.errors import ConfigError, VerificationError
+from astra_tacos.support.errors import AstraTacosError, ConfigError, VerificationError
 from astra_tacos.support.files import write_json
 from astra_tacos.support.grouping import members_of
 
@@ -85,6 +87,34 @@ def check_same(run: Run, again: Run) -> None:
     differ += [name for name, (one, two) in others.items() if one != two]
     if differ:
         raise VerificationError(f"DEFECT of astra_tacos: the written run is read with other {differ[0]}")
+
+
+def check_unchanged(run: Run) -> None:
+    """Check that the files that a run was made of are as they were when they were read.
+
+    Raises
+    ------
+    ConfigError
+        If one of them is not.
+    """
+    before = run if run.source is None else run.source.run
+    trace = before.workload
+    files = [trace.file(rank) for rank in range(trace.num_ranks)]
+    changed = []
+    try:
+        again = read_files(trace.prefix, files, chunks=False, workload=True)
+        old, new = before.columns, again.workload
+        pairs = [(getattr(trace, name), getattr(again, name)) for name in _NODES]
+        pairs += [(getattr(old, name), getattr(new, name)) for name in (*_COLUMNS, "group", "byte_offset")]
+        changed += [] if all(itertools.starmap(np.array_equal, pairs)) else [trace.prefix]
+        network = read_network(before.network.source)
+        changed += [] if replace(network, ns3=before.network.ns3) == before.network else [network.source]
+        memory = before.remote_memory
+        changed += [] if memory is None or read_remote_memory(memory.source) == memory else [memory.source]
+    except AstraTacosError as error:
+        raise ConfigError(f"{error}; expected files that stay as they are while they are read") from None
+    if changed:
+        raise ConfigError(f"{changed[0]}: has changed since it was read, expected a file that stays as it is")
 
 
 def _traces(run: Run) -> tuple[Trace, ...]:
@@ -271,16 +301,16 @@ class _Edits:
         set_number(node, name, int(getattr(columns, _OF_TRACE.get(name, name))[row]))
 
     def _set_peer(self, node: Any, row: int) -> None:
-        change_attribute(node, _ENDS[node.type][1], int(self._trace.peer[row]))
+        set_number(node, _ENDS[node.type][1], int(self._trace.peer[row]))
 
     def _set_own(self, node: Any, row: int) -> None:
-        change_attribute(node, _ENDS[node.type][0], int(self._columns.own[row]))
+        set_number(node, _ENDS[node.type][0], int(self._columns.own[row]))
 
     def _set_pattern(self, node: Any, row: int) -> None:
         set_attribute(node, PATTERN_ATTRIBUTE, "string_val", CommType(int(self._columns.carried_pattern[row])).name)
 
     def _set_root(self, node: Any, row: int) -> None:
-        named = (name for name in ROOT_ATTRIBUTES if any(entry.name == name for entry in node.attr))
+        named = (entry.name for entry in node.attr if entry.name in ROOT_ATTRIBUTES)
         set_number(node, next(named, ROOT_ATTRIBUTES[0]), int(self._columns.root[row]))
 
     def _set_labels(self, node: Any, row: int) -> None:

@@ -180,6 +180,7 @@ def _read_before(before: Path, after: RunInputs, npu_of_rank: list[int] | None, 
     Its groups are its own where its directory has them, else those of the run after, which keep the ranks of each id.
     """
     from astra_tacos.run.directory import find_files
+    from astra_tacos.run.groups import read_communicator_groups
     from astra_tacos.run.run import read_run
 
     own_groups = None
@@ -188,12 +189,13 @@ def _read_before(before: Path, after: RunInputs, npu_of_rank: list[int] | None, 
         assert found.workload is not None  # find_files
         before, own_groups = found.workload, found.groups
     prefix = before if npu_of_rank is None else _renumbered(before, npu_of_rank, scratch)
-    run = read_run(replace(after, workload=prefix, groups=own_groups or after.groups))
-    if npu_of_rank is None or own_groups is None:
+    run = read_run(replace(after, workload=prefix))
+    if own_groups is None:
         return run
-    place = dict(enumerate(npu_of_rank))
-    members = {group: tuple(place.get(rank, rank) for rank in ranks) for group, ranks in run.groups.members.items()}
-    return replace(run, groups=replace(run.groups, members=members))
+    groups = read_communicator_groups(own_groups)
+    place = {} if npu_of_rank is None else dict(enumerate(npu_of_rank))
+    members = {group: tuple(place.get(rank, rank) for rank in ranks) for group, ranks in groups.members.items()}
+    return replace(run, groups=replace(groups, members=members))
 
 
 def _renumbered(before: Path, npu_of_rank: list[int], folder: Path) -> Path:

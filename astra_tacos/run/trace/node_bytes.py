@@ -17,6 +17,14 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 
+_WHOLE = {
+    **dict.fromkeys(("int32_val", "sint32_val", "sfixed32_val"), (-(1 << 31), (1 << 31) - 1)),
+    **dict.fromkeys(("uint32_val", "fixed32_val"), (0, (1 << 32) - 1)),
+    **dict.fromkeys(("int64_val", "sint64_val", "sfixed64_val"), (-(1 << 63), (1 << 63) - 1)),
+    **dict.fromkeys(("uint64_val", "fixed64_val"), (0, (1 << 64) - 1)),
+}
+"""The numbers that kinds of attributes hold."""
+
 
 def load_rank(trace: Trace, rank: int) -> bytes:
     """The decompressed bytes of a rank's trace file.
@@ -85,12 +93,13 @@ def set_attribute(node: Any, name: str, kind: str, value: object) -> None:
 
 
 def set_number(node: Any, name: str, value: int) -> None:
-    """Give the first attribute of that name a whole number, of the kind that it has, or add one."""
-    for entry in node.attr:
-        if entry.name == name:
-            setattr(entry, entry.WhichOneof("value") or "int64_val", value)
-            return
-    node.attr.add(name=name).int64_val = value
+    """Give the first attribute of that name a whole number, of the kind that it has if that holds the number, or add one."""
+    entry = next((entry for entry in node.attr if entry.name == name), None)
+    if entry is None:
+        entry = node.attr.add(name=name)
+    kind = entry.WhichOneof("value")
+    low, high = _WHOLE.get(kind, (0, -1))
+    setattr(entry, kind if low <= value <= high else "int64_val", value)
 
 
 def new_node(
@@ -110,13 +119,6 @@ def add_attribute(node: Any, name: str, value: Any) -> None:
         getattr(entry, field).values.extend(value)
     else:
         setattr(entry, field, value)
-
-
-def change_attribute(node: Any, name: str, value: int) -> None:
-    """Change the attributes of that name that a node has, whatever kinds of values they have."""
-    for entry in node.attr:
-        if entry.name == name and (kind := entry.WhichOneof("value")):
-            setattr(entry, kind, value)
 
 
 @cache

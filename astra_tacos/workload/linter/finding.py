@@ -212,7 +212,7 @@ def read_inputs(inputs: RunInputs, backend: Backend | str | None = None) -> Inpu
 
     network: NetworkConfig | None = attempt("network", inputs.network, read_network)
     remote, given = inputs.remote_memory, inputs.groups
-    ignored = given is not None and "empty" in str(given)
+    ignored = inputs.ignores_groups
     listed = (attempt("groups", given, read_json_object) or {}) if given is not None and not ignored else {}
     groups, bad = usable_groups(given or Path(), listed, problems)
     system: SystemConfig | None = attempt("system", inputs.system, lambda path: parse_system(path, read_json_object(path)))
