@@ -93,7 +93,7 @@ def measured(candidates: Candidates, candidate: Candidate) -> Measured:
 
 def communication_ns(candidates: Candidates) -> int:
     """How long the collectives of a rank take one after another, each alone, a step; the mean over ranks."""
-    graph = read_graph(candidates.workload, candidates.source, candidates.before)
+    graph = read_graph(candidates.workload, candidates.before)
     took = sum(candidates.setting.duration_of(one) * len(one.tasks) for one in graph.operations)
     return took // len(graph.ranks) // STEPS
 
@@ -101,7 +101,7 @@ def communication_ns(candidates: Candidates) -> int:
 def unavoidable_ns(candidates: Candidates) -> int:
     """What these collectives leave exposed at least a step, however they are cut and ordered; the mean over ranks."""
     workload = candidates.workload
-    graph = read_graph(workload, candidates.source, candidates.before)
+    graph = read_graph(workload, candidates.before)
     assert candidates.steps is not None
     step = candidates.steps.of_row.tolist()
     counted = {task for task in graph.tasks() if task.is_on_network and step[task.row] < STEPS - 1}

@@ -40,7 +40,7 @@ def random_schedule(seed, most=48):
 @pytest.mark.parametrize("seed", range(40))
 def test_traces_of_all_npus_follow_from_one_and_take_the_predicted_time(seed):
     network, schedule = random_schedule(seed)
-    whole = SymmetricTraces(schedule, 7).compact("collective/x").expand()
+    whole = SymmetricTraces(schedule, 7).trace("collective/x").expand()
     outcome = replay_trace(whole, network, backend_of_model(schedule.task.link_model))
     assert set(outcome.finish_ns.tolist()) <= set(range(schedule.collective_time_ns + 1))
     assert outcome.finish_ns.max() == schedule.collective_time_ns
@@ -52,7 +52,7 @@ def test_traces_that_are_written_compute_the_collective(seed, tmp_path):
     task = schedule.task
     traces = SymmetricTraces(schedule)
     traces.write(tmp_path / "x", range(task.num_npus))
-    read, own = read_trace(tmp_path / "x"), traces.compact("x").expand()
+    read, own = read_trace(tmp_path / "x"), traces.trace("x").expand()
     for name in ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep"):
         assert np.array_equal(getattr(read, name), getattr(own, name)), name
     shape = ((each.block, each.size, each.bandwidth_gibps, each.latency_ns) for each in network.dimensions)

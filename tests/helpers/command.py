@@ -9,6 +9,7 @@ import os
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,11 @@ def run(command: str, *more: str, cwd: Path = Path(), **environment: str) -> sub
         patch.chdir(cwd)
         for name, value in environment.items():
             patch.setenv(name, value)
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors), pytest.raises(SystemExit) as left:
-            main(arguments)
+        # What other tests left open is no part of what a command prints.
+        with warnings.catch_warnings(), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            warnings.simplefilter("ignore", ResourceWarning)
+            with pytest.raises(SystemExit) as left:
+                main(arguments)
     return subprocess.CompletedProcess(arguments, int(left.value.code or 0), printed.getvalue(), errors.getvalue())
 
 

@@ -93,7 +93,7 @@ def test_the_bound_is_reached():
 def test_no_policy_exposes_less(kind, tmp_path):
     """With what the fastest collectives take a byte, in any size that a policy makes, and messages without latency."""
     candidates = candidates_of(made(tmp_path, kind))
-    graph = read_graph(candidates.workload, candidates.source, candidates.before)
+    graph = read_graph(candidates.workload, candidates.before)
     least_of = QuickestBytes(candidates.workload.run, candidates.backend, candidates.setting.duration_of)
     bound = least_exposed_ns(graph, least_of)
     program = graph.programs.of_rank.tolist()

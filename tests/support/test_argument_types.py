@@ -33,7 +33,7 @@ from astra_tacos.support.argument_types import check, checked, type_hints
 from astra_tacos.support.errors import ConfigError
 
 FUNCTIONS = sorted(name for name in astra_tacos.__all__ if inspect.isfunction(getattr(astra_tacos, name)))
-UNCHECKED = {("Backend", "link_model")}
+UNCHECKED = {("Backend", "link_model"), ("Source", "run")}
 """Fields whose type is only imported for type checkers."""
 MODEL = Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_heads=2)
 RING = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
