@@ -165,14 +165,14 @@ class Run:
         Raises
         ------
         ConfigError
-            If a file of the run that it was made of has changed since that was read, or a run with classes has a custom
-            collective without classes of its positions.
+            If a file of the run that it was made of has changed since that was read, or files cannot say what the run is.
         VerificationError
             If the run that is read is another one: a defect of this package.
         """
         from astra_tacos.run.compact_run import read_compact
-        from astra_tacos.run.written import check_same, check_unchanged, write_run
+        from astra_tacos.run.written import check_same, check_unchanged, check_writable, write_run
 
+        check_writable(self)
         is_ordinary = self.classes is None
         try:
             write_run(self, folder, name)

@@ -82,11 +82,25 @@ def check_same(run: Run, again: Run) -> None:
         "system": (replace(run.system, source=""), replace(again.system, source="")),
         "network": (replace(run.network, source="", ns3=again.network.ns3), replace(again.network, source="")),
         "memory": tuple(replace(written_memory(each.remote_memory), source="") for each in (run, again)),
-        "slow ranks": (run.slow, again.slow),
     }
     differ += [name for name, (one, two) in others.items() if one != two]
     if differ:
         raise VerificationError(f"DEFECT of astra_tacos: the written run is read with other {differ[0]}")
+
+
+def check_writable(run: Run) -> None:
+    """Check that files can say what a run is.
+
+    Raises
+    ------
+    ConfigError
+        If ranks are slow, or a run with classes has a custom collective without classes of its positions.
+    """
+    if run.slow:
+        raise ConfigError("a run with slow ranks is no run of files, expected the run without them")
+    whole = [] if run.classes is None else [each for each in run.prefixes if each not in _positions(run)]
+    if whole:
+        raise ConfigError(f"{whole[0]}: a collective of all positions in a run with classes, expected the ordinary run")
 
 
 def check_unchanged(run: Run) -> None:
@@ -111,7 +125,7 @@ def check_unchanged(run: Run) -> None:
         changed += [] if replace(network, ns3=before.network.ns3) == before.network else [network.source]
         memory = before.remote_memory
         changed += [] if memory is None or read_remote_memory(memory.source) == memory else [memory.source]
-    except AstraTacosError as error:
+    except (AstraTacosError, OSError) as error:
         raise ConfigError(f"{error}; expected files that stay as they are while they are read") from None
     if changed:
         raise ConfigError(f"{changed[0]}: has changed since it was read, expected a file that stays as it is")
@@ -147,8 +161,7 @@ def write_run(run: Run, folder: Path, name: str) -> None:
     Raises
     ------
     ConfigError
-        If a file of the run that it was made of has changed since that was read, or a run with classes has a custom collective
-        without classes of its positions.
+        If a file of the run that it was made of has changed since that was read.
     """
     source = run.source or Source(run, np.arange(run.workload.num_nodes))
     before = source.run
@@ -156,10 +169,8 @@ def write_run(run: Run, folder: Path, name: str) -> None:
         prefix = folder / WORKLOAD / name
         write_groups(folder, run.groups.members)
     else:
-        prefix, positions = folder / CLASSES, _positions(run)
-        if whole := [each for each in run.prefixes if each not in positions]:
-            raise ConfigError(f"{whole[0]}: a collective of all positions in a run with classes, expected the ordinary run")
-        write_ranks(folder, run.classes, run.groups.members, positions)
+        prefix = folder / CLASSES
+        write_ranks(folder, run.classes, run.groups.members, _positions(run))
     prefix.parent.mkdir()
     write_nodes(run.workload, before.workload, source.row, prefix, source.labels)
     write_collectives(run, folder)
