@@ -37,6 +37,7 @@ from astra_tacos.run.backend import (
     binaries_for,
     choose_backend,
 )
+from astra_tacos.run.system import NO_MEMORY
 from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -379,7 +380,7 @@ def write_inputs(directory: Path, collective: Collective, result: dict[str, Any]
     name = collective.name.replace("-", "_")
     export_workload(collective, directory / "workload" / name)
     write_json(directory / "system.json", system_of(collective.name, name))
-    write_json(directory / "remote_memory.json", {"memory-type": "NO_MEMORY_EXPANSION"})
+    write_json(directory / "remote_memory.json", NO_MEMORY)
     write_json(directory / RESULT_FILE, result)
     return directory / "collective" / name
 

@@ -20,6 +20,7 @@ from astra_tacos.run.backend import PACKET
 from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.recording import REPLAY_FILE
 from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM, WORKLOAD, Run, RunInputs
+from astra_tacos.run.system import PER_NODE
 from astra_tacos.solver.clock import Printed
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import ConfigError
@@ -27,7 +28,7 @@ from astra_tacos.support.files import check_outside, check_replaceable, output_p
 
 PLAN_FILE = "plan.json"
 PLACE_FILE = "place.json"
-PER_NODE, COLLECTIVE = "per_node.yml", "collective"
+COLLECTIVE = "collective"
 ORDINARY = "ordinary"
 """The ordinary run beside a compact one."""
 _OWN = {PLAN_FILE, PLACE_FILE, REPLAY_FILE, SCRIPT, GROUPS, SYSTEM, NETWORK, MEMORY, PER_NODE, WORKLOAD, COLLECTIVE, LOG}

@@ -17,8 +17,10 @@ from astra_tacos.network.packet_links import PacketLinks
 from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE, write_ns3_files
 from astra_tacos.run.backend import BACKENDS, Backend, stock_backend
 from astra_tacos.run.run import RunInputs
+from astra_tacos.run.system import NO_MEMORY
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.files import write_json
 from astra_tacos.support.temporaries import scratch_directory
 
 BINARY_VARIABLE = "ASTRA_SIM_BIN"
@@ -38,7 +40,6 @@ Without one a second thread prints, and an abort at the end (lint: G10) loses wh
 _FINISHED = re.compile(r"sys\[(\d+)\] finished, (\d+) cycles, exposed communication (-?\d+) cycles")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _TROUBLE = re.compile(r"critical|error|assert|terminate|what\(\)|\[\w*E\w*\]", re.IGNORECASE)
-_NO_MEMORY = '{"memory-type": "NO_MEMORY_EXPANSION"}\n'
 _LAST_WORDS = 300
 
 
@@ -127,7 +128,7 @@ def run_astra_sim(
     with scratch_directory() as scratch:
         memory, groups = inputs.remote_memory or scratch / "remote_memory.json", inputs.groups
         if inputs.remote_memory is None:
-            memory.write_text(_NO_MEMORY, encoding="utf-8")
+            write_json(memory, NO_MEMORY)
         options: dict[str, Path | str] = {
             "workload-configuration": inputs.workload.absolute(),
             "system-configuration": inputs.system.absolute(),

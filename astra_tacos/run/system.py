@@ -263,6 +263,8 @@ class _SystemFile(Struct, frozen=True, rename="kebab"):
     per_node_custom_implementation: _Text | UnsetType = UNSET
 
 
+NO_MEMORY = {"memory-type": "NO_MEMORY_EXPANSION"}
+"""What the file of a run without remote memory says."""
 KINDS = {
     "NO_MEMORY_EXPANSION": "none",
     "PER_NPU_MEMORY_EXPANSION": "per-npu",

@@ -5,9 +5,8 @@ A node keeps its unknown fields and attributes. A node that nothing has changed 
 
 from __future__ import annotations
 
-import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from astra_tacos.run.lattice import CompactTrace, Lattice
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, ORIGIN_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES
 from astra_tacos.run.run import CLASSES, MEMORY, SYSTEM, WORKLOAD, Run, write_groups
 from astra_tacos.run.source import Labels, Source
-from astra_tacos.run.system import PER_NODE, RemoteMemory, SystemConfig, read_remote_memory
+from astra_tacos.run.system import NO_MEMORY, PER_NODE, RemoteMemory, SystemConfig, read_remote_memory
 from astra_tacos.run.trace.node_bytes import (
     framed,
     load_rank,
@@ -48,14 +47,6 @@ _ENDS = {NodeType.COMM_SEND: ("comm_src", "comm_dst"), NodeType.COMM_RECV: ("com
 """The attributes with a message's own rank, and with its peer."""
 _NODES = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep")
 _COLUMNS = tuple(each.name for each in fields(WorkloadColumns) if each.name not in ("group", "group_names", "byte_offset"))
-_NO_MEMORY = {"memory-type": "NO_MEMORY_EXPANSION"}
-
-
-def write_collectives(run: Run, folder: Path) -> None:
-    """Write the traces of custom collectives into the directory of a run."""
-    for prefix, files in run.files.items():
-        (folder / prefix).parent.mkdir(parents=True, exist_ok=True)
-        files.write(folder / prefix)
 
 
 def check_same(run: Run, again: Run) -> None:
@@ -66,14 +57,10 @@ def check_same(run: Run, again: Run) -> None:
     VerificationError
         If it is not: a defect of this package.
     """
-    arrays: list[tuple[str, Any, Any]] = [(name, getattr(run.workload, name), getattr(again.workload, name)) for name in _NODES]
-    own, other = run.columns, again.columns
-    arrays += [(name, getattr(own, name), getattr(other, name)) for name in _COLUMNS]
-    was, now = (np.array([*each.group_names, ""], object)[each.group] for each in (own, other))
-    arrays += [("group", was, now), ("implementation", run.implementation, again.implementation)]
-    pairs = zip(*map(_traces, (run, again)), strict=False)
-    arrays += [(name, getattr(one, name), getattr(two, name)) for one, two in pairs for name in _NODES]
-    differ = [name for name, one, two in arrays if not np.array_equal(one, two)]
+    differ = _differing(run.workload, again.workload)
+    differ += [] if np.array_equal(run.implementation, again.implementation) else ["implementation"]
+    for one, other in zip(*map(_traces, (run, again)), strict=False):
+        differ += _unequal(one, other, _NODES)
     others = {
         "groups": (run.groups.members, again.groups.members),
         "collectives": (run.prefixes, again.prefixes),
@@ -117,10 +104,8 @@ def check_unchanged(run: Run) -> None:
     changed = []
     try:
         again = read_files(trace.prefix, files, chunks=False, workload=True)
-        old, new = before.columns, again.workload
-        pairs = [(getattr(trace, name), getattr(again, name)) for name in _NODES]
-        pairs += [(getattr(old, name), getattr(new, name)) for name in (*_COLUMNS, "group", "byte_offset")]
-        changed += [] if all(itertools.starmap(np.array_equal, pairs)) else [trace.prefix]
+        differ = _differing(trace, again) or _unequal(before.columns, again.workload, ("byte_offset",))
+        changed += [trace.prefix] if differ else []
         network = read_network(before.network.source)
         changed += [] if replace(network, ns3=before.network.ns3) == before.network else [network.source]
         memory = before.remote_memory
@@ -129,6 +114,25 @@ def check_unchanged(run: Run) -> None:
         raise ConfigError(f"{error}; expected files that stay as they are while they are read") from None
     if changed:
         raise ConfigError(f"{changed[0]}: has changed since it was read, expected a file that stays as it is")
+
+
+def _differing(one: Trace, other: Trace) -> list[str]:
+    """The columns in which two workloads differ, but for where the bytes of nodes are."""
+    assert one.workload is not None and other.workload is not None
+    differ = _unequal(one, other, _NODES) + _unequal(one.workload, other.workload, _COLUMNS)
+    return differ + ([] if np.array_equal(*_numbered_groups(one.workload, other.workload)) else ["group"])
+
+
+def _unequal(one: object, other: object, names: Iterable[str]) -> list[str]:
+    """The arrays of these names that are unequal."""
+    return [name for name in names if not np.array_equal(getattr(one, name), getattr(other, name))]
+
+
+def _numbered_groups(one: WorkloadColumns, other: WorkloadColumns) -> tuple[Ints, Ints]:
+    """int64[num_nodes] each, the groups that the nodes of two workloads name, as numbers: equal for equal names."""
+    number = {name: at for at, name in enumerate(dict.fromkeys((*one.group_names, *other.group_names)))}
+    of_one, of_other = (np.array([*map(number.get, each.group_names), ABSENT], np.int64)[each.group] for each in (one, other))
+    return of_one, of_other
 
 
 def _traces(run: Run) -> tuple[Trace, ...]:
@@ -144,7 +148,7 @@ def _positions(run: Run) -> dict[str, Lattice]:
 
 def written_memory(memory: RemoteMemory | None) -> RemoteMemory:
     """The remote memory of a run that is written: one without any has a file that says so."""
-    return RemoteMemory(MEMORY, "none", keys=frozenset(_NO_MEMORY)) if memory is None else replace(memory, source=MEMORY)
+    return RemoteMemory(MEMORY, "none", keys=frozenset(NO_MEMORY)) if memory is None else replace(memory, source=MEMORY)
 
 
 def write_system(folder: Path, system: SystemConfig) -> None:
@@ -173,13 +177,15 @@ def write_run(run: Run, folder: Path, name: str) -> None:
         write_ranks(folder, run.classes, run.groups.members, _positions(run))
     prefix.parent.mkdir()
     write_nodes(run.workload, before.workload, source.row, prefix, source.labels)
-    write_collectives(run, folder)
+    for collective, files in run.files.items():
+        (folder / collective).parent.mkdir(parents=True, exist_ok=True)
+        files.write(folder / collective)
     write_system(folder, run.system)
     copy_network(Path(before.network.source), folder)
     if before.remote_memory is not None:
         shutil.copyfile(before.remote_memory.source, folder / MEMORY)
     elif run.classes is None:
-        write_json(folder / MEMORY, _NO_MEMORY)
+        write_json(folder / MEMORY, NO_MEMORY)
 
 
 def write_nodes(trace: Trace, before: Trace, row: Ints, prefix: Path, labels: Labels | None = None) -> None:
@@ -264,10 +270,8 @@ class _Edits:
 
     def _other_group(self) -> Bools:
         """Whether nodes name another group."""
-        was, now = self._old_columns, self._columns
-        number = {name: at for at, name in enumerate(dict.fromkeys((*was.group_names, *now.group_names)))}
-        of_was, of_now = (np.array([*(number[name] for name in each.group_names), ABSENT], np.int64) for each in (was, now))
-        differs: Bools = of_now[now.group] != of_was[was.group[self._row]]
+        was, now = _numbered_groups(self._old_columns, self._columns)
+        differs: Bools = now != was[self._row]
         return differs
 
     def _other_deps(self) -> Bools:

@@ -34,8 +34,6 @@ _MOST_LAYERS = 1000
 """Collectives of a run up to which each has a row of its own."""
 _MOST_RANKS = 4
 """Ranks of a group that names of equal collectives list."""
-_MOST_FAULTS = 5
-"""Faults of a candidate that notes list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

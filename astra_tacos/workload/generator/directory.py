@@ -21,7 +21,7 @@ from astra_tacos.run.compact_run import fixed_dimensions, read_compact, smallest
 from astra_tacos.run.directory import next_command
 from astra_tacos.run.lattice import Lattice
 from astra_tacos.run.run import CLASSES, GROUPS, MEMORY, RANKS, SYSTEM, write_groups
-from astra_tacos.run.system import COMM_KEYS
+from astra_tacos.run.system import COMM_KEYS, NO_MEMORY
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.arrays import Ints
@@ -145,7 +145,7 @@ def generate(
     columns = [stage_columns(nodes, device) for nodes in stages]
     with replaced_directory(path) as directory:
         write_json(directory / SYSTEM, _system(device, num_dimensions))
-        write_json(directory / MEMORY, {"memory-type": "NO_MEMORY_EXPANSION"})
+        write_json(directory / MEMORY, NO_MEMORY)
         if network is not None:
             copy_network(Path(network), directory)
         if is_compact:

@@ -10,7 +10,15 @@ from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.network.network_files import network_tables
 from astra_tacos.run.backend import Backend, choose_backend, stock_backend
-from astra_tacos.run.system import COMM_KEYS, PER_NODE_KEY, default_system, parse_system, read_per_node, read_remote_memory
+from astra_tacos.run.system import (
+    COMM_KEYS,
+    NO_MEMORY,
+    PER_NODE_KEY,
+    default_system,
+    parse_system,
+    read_per_node,
+    read_remote_memory,
+)
 from astra_tacos.run.trace.node_bytes import read_messages, read_metadata
 from astra_tacos.run.trace.reader import MAX_RANKS, load_file, trace_files
 from astra_tacos.support.errors import ConfigError
@@ -25,7 +33,6 @@ DEFAULT_BANDWIDTH_GIBPS = 50
 """Of each link of a network that is assumed, in GiB/s."""
 DEFAULT_LATENCY_NS = 500
 """Of each link of a network that is assumed."""
-DEFAULT_MEMORY = {"memory-type": "NO_MEMORY_EXPANSION"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +181,7 @@ def _system(inputs: RepairInputs, num_dimensions: int, defaults: list[str]) -> d
 def _memory(inputs: RepairInputs, defaults: list[str]) -> dict[str, Any]:
     if inputs.remote_memory is None:
         defaults.append("remote_memory.json: none")
-        return dict(DEFAULT_MEMORY)
+        return dict(NO_MEMORY)
     read_remote_memory(inputs.remote_memory)
     return read_json_object(inputs.remote_memory)
 
