@@ -334,7 +334,7 @@ def test_one_place_writes_runs_and_one_accepts_candidates():
         judges |= {place} if "is_before" in called else set()
     assert writers == {"run/written.py", "workload/generator/directory.py", "workload/repairer/draft.py"}
     # A plan of a run with classes notes that the run before ends earlier.
-    assert judges == {"planner/acceptance.py", "planner/compact/plan.py"}
+    assert judges == {"planner/acceptance.py", "planner/classes/class_planning.py"}
 
 
 def test_one_place_searches_native_settings():

@@ -94,7 +94,7 @@ def _export_run(folder: Path, output: Path | None, network_path: Path | None, as
     """Write the ordinary run of a compact one."""
     from astra_tacos.export.run_directory import SCRIPT
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.planner.compact.expanded import export_ordinary
+    from astra_tacos.planner.classes.ordinary_run import export_ordinary
     from astra_tacos.run.compact_run import read_compact
     from astra_tacos.run.directory import CompactInputs, Given, next_command
     from astra_tacos.run.run import NAME, WORKLOAD

@@ -139,7 +139,7 @@ def best_native(
         best=None if idle else run_of(best),
         base=run_of(few),
         num_replays=search.num_replays,
-        was_cut_off=search.was_cut_off,
+        was_cut_off=search.was_cut_off or reach.is_partial,
         refusal=idle or ("" if best else refusal),
         space=reach.space,
         left_out=tuple(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,8 +13,9 @@ from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.acceptance import Acceptance
 from astra_tacos.planner.joint.joint_synthesis import JointWorkload
 from astra_tacos.planner.plan_result import time_spent
-from astra_tacos.planner.planned_run import PlannedRun
+from astra_tacos.planner.planned_run import COLUMNS, PlannedRun, node_rows
 from astra_tacos.planner.run_bound import estimate_durations
+from astra_tacos.planner.run_files import NodeTable, write_ns3_configurations, write_script
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.graph.global_order import order_instances
@@ -22,8 +25,13 @@ from astra_tacos.run.trace.schema import CommType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.solver.clock import Printed
 from astra_tacos.support.arrays import Ints
+from astra_tacos.support.errors import VerificationError
+from astra_tacos.verifier.run_oracle import RunVerdict, verify_run
 
+MOST_CHECKED = 1 << 16
+"""Traces of up to so many messages are checked by their data, too: some microseconds a message."""
 Solutions = tuple[CaseSolution, ...]
 Planned = Callable[[Solutions, Ints | None], Callable[[], "CandidateRun"]]
 """Plans a run, to be replayed. Takes what each case runs and int64[num_nodes + num_instances], the place of each row and
@@ -48,6 +56,11 @@ class CandidateRun:
     after: RunOutcome
 
     @property
+    def run(self) -> Run:
+        """The run."""
+        return self.planned.run
+
+    @property
     def end_ns(self) -> int:
         """When it ends on the clock."""
         return self.after.end_ns
@@ -55,6 +68,23 @@ class CandidateRun:
     def is_before(self, other: CandidateRun) -> bool:
         """Whether it is the better one."""
         return self.end_ns < other.end_ns
+
+    def proof(self, written: Run, before: Run, npu_of_rank: Ints | None) -> dict[str, Any]:
+        """The oracle's verdict on the run and the content of its traces."""
+        verdict = verify_run(written, self.planned.parts, before, MOST_CHECKED, npu_of_rank)
+        check_verdict(verdict)
+        traces = {prefix: parts.to_json() for prefix, parts in self.planned.parts.items()}
+        return {"verified": verdict.proven, "unchecked": list(verdict.unchecked), "traces": traces}
+
+    def write_beside(self, folder: Path, written: Run, prints: Sequence[Printed]) -> None:
+        """Write the scripts that start the run."""
+        write_script(folder, self.run, prints)
+        if not self.after.backend.is_analytical:
+            write_ns3_configurations(folder, self.run)
+
+    def node_table(self) -> NodeTable:
+        """What happened to each collective node, and why."""
+        return COLUMNS, node_rows(self.made, self.solutions, self.planned)
 
 
 def choose_run(
@@ -201,3 +231,16 @@ def order_run(workload: Workload, solutions: Solutions, before: RunOutcome | Non
         np.maximum.at(urgency, instances.instance, before.node_issue_ns[instances.nodes.row])
         urgency = -urgency
     return order_instances(workload.graph, duration_ns, instance_ns, urgency)
+
+
+def check_verdict(verdict: RunVerdict) -> None:
+    """Check that the oracle found nothing wrong.
+
+    Raises
+    ------
+    VerificationError
+        If it did: a defect of this package.
+    """
+    if verdict.violations:
+        more = f" and {len(verdict.violations) - 1:,} more" if len(verdict.violations) > 1 else ""
+        raise VerificationError(f"DEFECT of astra_tacos: the planned run is wrong: {verdict.violations[0]}{more}")

@@ -5,12 +5,12 @@ The run is then planned as it is and as it was moved, and the plan that ends fir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.planned_collectives import PlannedCollectives
+from astra_tacos.planner.planning import PlannedCollectives
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.schedule_run import ScheduleResult
 from astra_tacos.planner.synthesis_cache import SynthesisCache
@@ -96,10 +96,5 @@ def keep_one(as_is: PlannedCollectives, moved: PlannedCollectives | None, *, pre
     """The plan whose run ends first, of these two."""
     if moved is None:
         return Plans(as_is, None, as_is)
-    plans = (moved, as_is) if prefers_moved else (as_is, moved)
-    return Plans(as_is, moved, first_to_end(plans))
-
-
-def first_to_end(plans: Sequence[PlannedCollectives]) -> PlannedCollectives:
-    """The plan whose run ends first, the first of those that end together."""
-    return min(plans, key=lambda planned: planned.end_ns)
+    keeps_moved = moved.end_ns <= as_is.end_ns if prefers_moved else moved.end_ns < as_is.end_ns
+    return Plans(as_is, moved, moved if keeps_moved else as_is)

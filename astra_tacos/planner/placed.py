@@ -8,7 +8,7 @@ from astra_tacos.planner.move import Move, Plans, Told
 from astra_tacos.planner.permuted_run import permuted, renumbered
 from astra_tacos.planner.place import PlaceResult, best_placement
 from astra_tacos.planner.plan_result import PlannedPlacement
-from astra_tacos.planner.planned_collectives import PlannedCollectives
+from astra_tacos.planner.planning import PlannedCollectives
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import PLACE_FILE
 from astra_tacos.planner.synthesis_cache import SynthesisCache

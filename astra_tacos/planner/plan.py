@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.move import Move, Stage, keep_one
 from astra_tacos.planner.placed import placed
 from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.planned_collectives import PlannedCollectives, plan_collectives
+from astra_tacos.planner.planned_collectives import plan_collectives
+from astra_tacos.planner.planning import PlannedCollectives
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.request import check_asked
 from astra_tacos.planner.retime.schedule_run import ScheduleResult
@@ -22,12 +22,10 @@ from astra_tacos.planner.scheduled import scheduled, write_scheduled
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.run.directory import read_found
 from astra_tacos.run.run import Run
-from astra_tacos.solver.first_use import OnProgress
+from astra_tacos.solver.first_use import QUIET, OnProgress
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
-from astra_tacos.synthesizer.search.search_options import QUICK
 
-_QUIET: OnProgress = lambda done, total: None  # noqa: E731
 STAGES: tuple[Stage, ...] = (placed, scheduled)
 """What may move a run before its collectives are planned, in this order; a request asks for at most one."""
 
@@ -53,7 +51,7 @@ class Plan:
         return planned | ({} if self.scheduled is None else {"schedule": self.scheduled.to_json()})
 
 
-def plan(request: PlanRequest, output: Path, on_native: OnProgress = _QUIET, on_progress: OnProgress = _QUIET) -> Plan:
+def plan(request: PlanRequest, output: Path, on_native: OnProgress = QUIET, on_progress: OnProgress = QUIET) -> Plan:
     """Write a training run with synthesized collectives, and replay the run before and after.
 
     Parameters
@@ -79,10 +77,6 @@ def plan(request: PlanRequest, output: Path, on_native: OnProgress = _QUIET, on_
     if request.schedule is not None:
         check_asked(request.schedule)
     run = read_found(request.inputs)
-    if run.classes is not None:
-        of_classes = plan_compact(run, request.backend, request.baseline, request.options.effort == QUICK, on_progress)
-        with replaced_directory(output) as folder:
-            return Plan(of_classes.write(folder))
     if request.keep_collectives:
         return Plan(None, write_scheduled(request, run, output, on_progress))
     cache = SynthesisCache(request.cache)

@@ -83,18 +83,25 @@ def _workload(run: Run) -> str:
     return f"{WORKLOAD}/{Path(run.workload.prefix).name}"
 
 
-def write_plan(folder: Path, result: dict[str, Any], rows: Sequence[str] = (), columns: tuple[str, ...] = ()) -> None:
-    """Write `plan.json`: the result, and a line per collective node.
+NodeTable = tuple[tuple[str, ...], list[str]]
+"""Names of columns, and a row of them for each collective node, as JSON."""
+NO_NODES: NodeTable = ((), [])
+
+
+def write_plan(folder: Path, result: dict[str, Any], nodes: NodeTable | None = NO_NODES) -> None:
+    """Write `plan.json`: the result, and a line for each collective node.
 
     Parameters
     ----------
-    columns
-        Names of the columns of `rows`.
+    nodes
+        A line for each node; None for a plan that does not list them.
     """
-    head = json.dumps(result, indent=1)[:-2]
-    lines = ",\n  ".join(rows)
-    names = json.dumps(columns)
-    (folder / PLAN_FILE).write_text(f'{head},\n "node_columns": {names},\n "nodes": [\n  {lines}\n ]\n}}\n', encoding="utf-8")
+    text = json.dumps(result, indent=1)
+    if nodes is not None:
+        columns, rows = nodes
+        lines = ",\n  ".join(rows)
+        text = f'{text[:-2]},\n "node_columns": {json.dumps(columns)},\n "nodes": [\n  {lines}\n ]\n}}'
+    (folder / PLAN_FILE).write_text(f"{text}\n", encoding="utf-8")
 
 
 def find_program(inputs: RunInputs, binary: Path | None, in_ns3: bool) -> Path:

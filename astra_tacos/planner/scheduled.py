@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from astra_tacos.planner.candidate_runs import check_verdict
 from astra_tacos.planner.move import Move, Plans, Told
-from astra_tacos.planner.planned_collectives import check_verdict
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.schedule_run import Scheduled, ScheduleResult, schedule
 from astra_tacos.planner.run_files import write_plan, write_script

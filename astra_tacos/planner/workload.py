@@ -274,14 +274,19 @@ def find_workload(run: Run) -> Workload:
     return Workload(graph, cases, of_instance)
 
 
-def baseline_run(workload: Workload, baseline: str | None) -> Run:
-    """The run to compare with; with one native algorithm for all collectives, if it is named."""
+def baseline_run(run: Run, own_run: Run, baseline: str | None) -> Run:
+    """The run to compare with; with one native algorithm for all collectives, if it is named.
+
+    Parameters
+    ----------
+    own_run
+        The run in which nodes name their own groups, as native collectives need it.
+    """
     if baseline is None:
-        return workload.run
-    run = workload.own_run
+        return run
     native = {key: (baseline,) * max(1, len(run.network.dimensions)) for key in COMM_KEYS}
     splits = run.system.preferred_dataset_splits or 1
-    return native_run(run, replace(run.system, native=native, preferred_dataset_splits=splits))
+    return native_run(own_run, replace(run.system, native=native, preferred_dataset_splits=splits))
 
 
 @dataclass(frozen=True, slots=True)

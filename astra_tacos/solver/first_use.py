@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 OnProgress = Callable[[int, int], None]
+QUIET: OnProgress = lambda done, total: None  # noqa: E731
 Progress = Callable[[str], AbstractContextManager[OnProgress]]
 """Entered with what is being done; gives a function that takes how much of it is done, and how much there is."""
 

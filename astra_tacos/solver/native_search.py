@@ -122,6 +122,8 @@ class Reach:
         configuration need not gain most.
     space
         What is searched, in words.
+    is_partial
+        Whether some of the space is left out, as other settings are not varied.
     """
 
     messages: int
@@ -136,6 +138,7 @@ class Reach:
     varied: frozenset[str] = SETTINGS
     split: int = 3
     space: str = ""
+    is_partial: bool = False
 
 
 class NativeEnd(NamedTuple):

@@ -20,7 +20,7 @@ from astra_tacos import (
     verify,
 )
 from astra_tacos.network.failures import find_renumbering
-from astra_tacos.planner import planned_collectives as planning
+from astra_tacos.planner import rank_planning as planning
 from astra_tacos.planner.alike import find_alike
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.run import read_run

@@ -32,9 +32,9 @@ from astra_tacos import (
     read_run,
     replay_run,
 )
-from astra_tacos.planner.compact.bound import _rates, compact_bound
-from astra_tacos.planner.compact.cases import find_cases, with_schedules
-from astra_tacos.planner.compact.search import Search
+from astra_tacos.planner.classes.cases import find_cases, with_schedules
+from astra_tacos.planner.classes.class_bound import _rates, class_bound
+from astra_tacos.planner.classes.class_planning import ClassPlanning
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.workload import find_workload
@@ -134,10 +134,10 @@ def test_the_best_native_run_of_classes_is_no_slower_than_any_unsplit_one(named,
     run, network = made(Step(small_model(), Parallelism(32)), SHAPES[1], tmp_path)
     some = read_compact(run, read_network(network))
     system = some.system.with_keys({"all-reduce-implementation": ["ring"] * named})
-    search = Search(replace(some, system=system), CONGESTION_AWARE, None, QUIET)
-    assert search.before.is_incomplete == (named < 2)
-    native, found = search.best_native(quick=False)
-    assert not native.is_incomplete and native.end_ns == found.best.end_ns
+    planning = ClassPlanning(PlanRequest(CompactInputs(run, network)), replace(some, system=system), QUIET)
+    assert (planning.own.end_ns is None) == (named < 2)
+    native = planning.base
+    assert not native.why_incomplete and native.end_ns == planning.native.best.end_ns
     for algorithm in ("ring", "direct"):
         drawn = NativeConfiguration(((algorithm,) * 2,) * 4, policy="FIFO")
         assert native.end_ns <= replay_run(drawn.run(some), CONGESTION_AWARE).end_ns
@@ -201,8 +201,7 @@ def test_the_bound_is_below_that_of_all_ranks_or_as_true(shape, tmp_path):
     run, network = made(DENSE, shape, tmp_path)
     some = read_compact(run, read_network(network))
     found = find_cases(some)
-    alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]
-    bound = compact_bound(some, alone, CONGESTION_AWARE)
+    bound = class_bound(some, found.alone_ns, CONGESTION_AWARE)
     assert bound.end_ns <= bound.in_step_ns
     ordinary = generate(DENSE, tmp_path / "ranks", network=network).path
     workload = find_workload(read_run(replace(RunInputs.in_folder(ordinary, "w"), network=network)))
@@ -241,8 +240,7 @@ def test_random_runs_with_schedules_end_as_rank_by_rank_and_not_below_the_bound(
     names = (random.choice(("ring", "direct")),) * max(1, len(some.network.dimensions))
     planned = with_schedules(some, found, schedules, NativeConfiguration((names,) * 4, policy="FIFO"))
     whole = expand(planned)
-    alone = np.array([*(case.least_ns() or 0 for case in found.cases), 0], np.int64)[found.of_row]
-    bound = compact_bound(some, alone, CONGESTION_AWARE)
+    bound = class_bound(some, found.alone_ns, CONGESTION_AWARE)
     for backend in BACKENDS.values():
         try:
             by_rank = replay_run(whole, backend)

@@ -15,7 +15,8 @@ from helpers.plans import QUICK, attributes, lint_plan, messages, options_of, qu
 from helpers.trace_bytes import encode_messages
 
 from astra_tacos import CommType, ConfigError, Dimension, PlanRequest, ReplayError, read_run, replay_run
-from astra_tacos.planner import move
+from astra_tacos.planner import plan as plan_room
+from astra_tacos.planner.move import Plans
 from astra_tacos.planner.permuted_run import permuted
 from astra_tacos.planner.place import Demand, PlacementCost, exchange, find_placements, place
 from astra_tacos.planner.plan import plan
@@ -249,7 +250,7 @@ def test_faults_of_a_placed_run_are_found(two, tmp_path, of):
 
 def test_a_plan_that_keeps_the_run_as_it_was_says_so(two, tmp_path, monkeypatch):
     """Of the native runs the placed one ends first, of the plans that of the run as it is."""
-    monkeypatch.setattr(move, "first_to_end", lambda plans: plans[0])
+    monkeypatch.setattr(plan_room, "keep_one", lambda as_is, moved, **_: Plans(as_is, moved, as_is))
     result = plan(PlanRequest(two, options=QUICK, place=True), tmp_path / "plan").result
     told = read_json(tmp_path / "plan" / "place.json")
     assert told["npu_of_rank"] == list(range(8))

@@ -328,7 +328,7 @@ RING = {ends[::way]: 50 for ends in ((0, 1), (1, 2), (2, 3), (3, 0)) for way in 
 
 def test_a_backend_without_routes_is_refused_before_anything_is_synthesized(tmp_path, monkeypatch):
     inputs = put_on_links(written(tmp_path, RunFiles([[coll(0)]] * 4)), RING)
-    monkeypatch.setattr("astra_tacos.planner.planned_collectives.solve_case", lambda *_: pytest.fail("synthesized in vain"))
+    monkeypatch.setattr("astra_tacos.planner.rank_planning.solve_case", lambda *_: pytest.fail("synthesized in vain"))
     with pytest.raises(ConfigError, match=r"network.yml: astra_tacos.links is beyond the congestion-unaware backend") as caught:
         plan(PlanRequest(inputs, backend="congestion-unaware"), tmp_path / "plan")
     assert str(caught.value).startswith(str(tmp_path))

@@ -24,16 +24,18 @@ from astra_tacos.network.blocks.ring import RING
 from astra_tacos.network.blocks.switch import SWITCH
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig, write_network
-from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.endpoint.endpoint import Divided, divide_endpoint, parse_endpoint
 from astra_tacos.planner.place import write_placed
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
+from astra_tacos.planner.planned_collectives import plan_collectives
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
+from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import choose_backend, is_packet_level
 from astra_tacos.run.compact_run import read_compact
+from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.run.run import RANKS, RunInputs
 from astra_tacos.schedule.schedule import Schedule
@@ -66,7 +68,7 @@ from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisEr
 from astra_tacos.support.installation import package_version
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
-from astra_tacos.synthesizer.search.search_options import QUICK, SearchOptions
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.symmetric.chunks import fastest_symmetric, is_near_bound
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
@@ -227,10 +229,11 @@ def _evaluate_compact(network: NetworkConfig, task: WorkloadTask) -> dict[str, A
     for key in ("placement", "endpoint"):
         if getattr(task, key) is not None:
             raise ConfigError(f"{key}: found {getattr(task, key)}, expected none for a compact run")
-    result = plan_compact(
-        read_compact(Path(task.workload), network), task.backend, task.baseline, task.options.effort == QUICK
-    ).result
-    return {**_of_plan(result), "verified": True}  # `plan_compact` verifies its schedules
+    folder = Path(task.workload)
+    options = replace(PLAN_OPTIONS, effort=task.options.effort)
+    request = PlanRequest(CompactInputs(folder, Path(network.source)), task.backend, task.baseline, options)
+    result = plan_collectives(request, read_compact(folder, network), SynthesisCache(None)).result
+    return {**_of_plan(result), "verified": True}  # schedules of classes are proven when they are made
 
 
 def _of_plan(result: PlanResult) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from helpers.sweeps import SMALL, collective_point, results
 from astra_tacos import (
     COLLECTIVES,
     SYNTHESIZERS,
+    CompactInputs,
     ConfigError,
     LinkSpec,
     NetworkConfig,
@@ -25,14 +26,11 @@ from astra_tacos import (
     VerificationError,
     build_topology,
     divide_endpoint,
-    read_compact,
-    read_network,
     search,
 )
 from astra_tacos.cli.generate import generate
 from astra_tacos.collective import ROOTED, all_reduce
 from astra_tacos.network.network_config import write_network
-from astra_tacos.planner.compact.plan import plan_compact
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.run.backend import CONGESTION_AWARE
@@ -300,10 +298,11 @@ def test_a_compact_run_has_the_figures_of_its_plan(tmp_path):
     assert CliRunner().invoke(generate, [*where, *sizes.split()]).exit_code == 0
     (tmp_path / "sweep.yml").write_text("point: { workload: run, network: n.yml, effort: quick, baseline: ring }\n")
     outcome = evaluate(next(iter(read_sweep_file(tmp_path / "sweep.yml").points)), Conditions())
-    plan = plan_compact(read_compact(tmp_path / "run", read_network(tmp_path / "n.yml")), None, "ring", True).result
+    inputs, options = CompactInputs(tmp_path / "run", tmp_path / "n.yml"), SearchOptions(effort="quick")
+    planned = plan(PlanRequest(inputs, baseline="ring", options=options), tmp_path / "planned").result
     figures = outcome.results
-    assert (outcome.status, figures["time_ns"], figures["before_ns"]) == (OK, plan.time_ns, plan.before_ns)
-    assert figures["bound_ns"] == plan.bound_ns and figures["speed_up"] == plan.speed_up
+    assert (outcome.status, figures["time_ns"], figures["before_ns"]) == (OK, planned.time_ns, planned.before_ns)
+    assert figures["bound_ns"] == planned.bound_ns and figures["speed_up"] == planned.speed_up
     (tmp_path / "sweep.yml").write_text("point: { workload: run, network: n.yml, system: other.json }\n")
     with pytest.raises(ConfigError, match=r"point\.system: found other.json, expected none: .*run is a compact run"):
         read_sweep_file(tmp_path / "sweep.yml")

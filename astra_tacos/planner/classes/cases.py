@@ -1,4 +1,4 @@
-"""The cases of a compact run, and the run in which they run schedules.
+"""The cases of a run with classes, and the run in which they run schedules.
 
 Groups are products of coordinates, so their members see a product of dimensions. Where this product looks the same from every
 member, a symmetric schedule serves all members (`synthesizer.symmetric`), and ranks of one class stay alike.
@@ -15,7 +15,7 @@ from astra_tacos.export.compact_collective import SymmetricTraces
 from astra_tacos.network.network_config import Dimension, describe_dimensions
 from astra_tacos.network.rotations import why_not_symmetric
 from astra_tacos.planner.assignment import tag_ranges
-from astra_tacos.planner.compact.bound import shapes_of
+from astra_tacos.planner.classes.class_bound import shapes_of
 from astra_tacos.planner.run_files import COLLECTIVE
 from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids
 from astra_tacos.run.patterns import COLLECTIVE_NAMES, TAGS
@@ -99,6 +99,12 @@ class CompactCases:
     def patterns(self) -> tuple[str, ...]:
         """The keys of their patterns in the system JSON."""
         return tuple(key for key in COMM_KEYS if key in {case.key for case in self.cases})
+
+    @property
+    def alone_ns(self) -> Ints:
+        """int64[num_nodes], what each node takes at least on the links between its members; 0 where that is not known."""
+        least: Ints = np.array([*(case.least_ns() or 0 for case in self.cases), 0], np.int64)[self.of_row]
+        return least
 
     @property
     def counts(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Lower bounds on the end of a compact run, whatever algorithms its collectives have.
+"""Lower bounds on the end of a run with classes, whatever algorithms its collectives have.
 
 - *compute*: the longest that a rank computes.
 - *crossing*: NPUs with equal coordinates in a set D of dimensions are a part. What has to go between parts uses the links of D,
@@ -36,7 +36,7 @@ _MOST_NODES = 300_000
 """Nodes of the representatives of a run whose paths are followed."""
 
 
-def compact_bound(run: Run, alone_ns: Ints, clock: Backend) -> RunBound:
+def class_bound(run: Run, alone_ns: Ints, clock: Backend) -> RunBound:
     """The bound of a run.
 
     Parameters
