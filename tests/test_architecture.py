@@ -331,7 +331,7 @@ def test_one_place_writes_runs_and_one_accepts_candidates():
         place = path.relative_to(PACKAGE).as_posix()
         called = {ast.unparse(node.func).rpartition(".")[2] for node in nodes(path) if isinstance(node, ast.Call)}
         writers |= {place} if called & {"write_groups", "write_ranks", "replace_nodes"} else set()
-        judges |= {place} if "is_before" in called else set()
+        judges |= {place} if "is_better_than" in called else set()
     assert writers == {"run/written.py", "workload/generator/directory.py", "workload/repairer/draft.py"}
     # A plan of a run with classes notes that the run before ends earlier.
     assert judges == {"planner/acceptance.py", "planner/classes/class_planning.py"}

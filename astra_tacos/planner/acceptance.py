@@ -11,7 +11,7 @@ from astra_tacos.support.errors import AstraTacosError
 class Candidate(Protocol):
     """What a stage proposes."""
 
-    def is_before(self, other: Self, /) -> bool:
+    def is_better_than(self, other: Self, /) -> bool:
         """Whether it is better than another candidate of the stage."""
         ...
 
@@ -48,7 +48,7 @@ class Acceptance(Generic[C]):
     def take(self, candidate: C) -> bool:
         """Keep a candidate if it is the best; returns whether it is."""
         self.last = candidate
-        is_best = self.best is None or candidate.is_before(self.best)
+        is_best = self.best is None or candidate.is_better_than(self.best)
         if is_best:
             self.best = candidate
         return is_best

@@ -65,7 +65,7 @@ class CandidateRun:
         """When it ends on the clock."""
         return self.after.end_ns
 
-    def is_before(self, other: CandidateRun) -> bool:
+    def is_better_than(self, other: CandidateRun) -> bool:
         """Whether it is the better one."""
         return self.end_ns < other.end_ns
 

@@ -193,7 +193,7 @@ class Placement:
         """
         return replace(self, end_ns=replay_run(permuted(workload, self.npu_of_rank), backend).end_ns)
 
-    def is_before(self, other: Placement) -> bool:
+    def is_better_than(self, other: Placement) -> bool:
         """Whether the run ends earlier; both were replayed."""
         assert self.end_ns is not None and other.end_ns is not None
         return self.end_ns < other.end_ns

@@ -46,6 +46,7 @@ from astra_tacos.schedule.timing import MOST_TRUNCATED
 from astra_tacos.solver.native_search import MOST_SPLITS
 from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 MOST_NODES = 1 << 20
@@ -309,7 +310,9 @@ def _path(
     waits = (instances.root < 0) & (workload.of_instance != NO_CASE)
     times = (each[number.ravel()] for each in (first_ns, all_ns, np.where(alone < 0, all_ns, alone)))
     duration = np.where(actions.is_timed & workload.graph.issue.runs, actions.amount, 0)
-    longest, in_step = longest_ways(workload.graph, LeastTimes(duration, *_messages(workload, topology), waits, *times))
+    collectives = group_by(instances.instance, instances.nodes.row, instances.num_instances)
+    least_times = LeastTimes(duration, *_messages(workload, topology), waits, *times)
+    longest, in_step = longest_ways(workload.run.workload, workload.graph.order, collectives, least_times)
     return (longest, "the longest way through the dependencies"), in_step
 
 

@@ -23,13 +23,13 @@ from astra_tacos.network.network_config import Dimension
 from astra_tacos.planner.run_bound import PIECES, RunBound, allowance, busiest_rank
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.graph.issue_order import find_issue_order
-from astra_tacos.run.graph.messages import match_messages, queue_messages
+from astra_tacos.run.graph.longest_ways import LeastTimes, longest_ways
+from astra_tacos.run.graph.merged_graph import merge
+from astra_tacos.run.graph.run_graph import RunGraph
 from astra_tacos.run.groups import ALL_RANKS, group_ids
 from astra_tacos.run.run import PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints
-from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import bytes_per_ns
 
 _MOST_NODES = 300_000
@@ -192,31 +192,18 @@ def _paths_ns(run: Run, *durations: Ints) -> list[int]:
 
     A receive also comes after the send that certainly meets it, which takes as long as its message at least.
     """
-    trace, dimensions = run.workload, run.network.dimensions
-    issue = find_issue_order(trace)
-    messages = match_messages(trace, issue, queue_messages(trace, issue, lattice=run.lattice))
-    receives, sends = messages.receive[messages.certain], messages.send[messages.certain]
-    latency = min(int(each.latency_ns) for each in dimensions)
-    rate = _fastest(run)
-    took = (trace.size_bytes[sends] / rate).astype(np.int64) + latency
-    waiting = np.concatenate((np.repeat(np.arange(trace.num_nodes), np.diff(trace.dep_first)), receives))
-    first, follower = (each.tolist() for each in group_by(np.concatenate((trace.dep, sends)), waiting, trace.num_nodes))
-    left = np.bincount(waiting, minlength=trace.num_nodes).tolist()
-    order = [row for row, count in enumerate(left) if count == 0]
-    for row in order:  # which grows
-        for after in follower[first[row] : first[row + 1]]:
-            left[after] -= 1
-            if left[after] == 0:
-                order.append(after)
+    trace, dimensions, graph = run.workload, run.network.dimensions, RunGraph(run)
+    messages = graph.messages
+    sends, receives = messages.send[messages.certain], messages.receive[messages.certain]
+    took = (trace.size_bytes[sends] / _fastest(run)).astype(np.int64) + min(int(each.latency_ns) for each in dimensions)
+    send = np.full(trace.num_nodes, -1)
+    send[receives] = sends
+    none, no_time = np.empty(0, np.int64), np.zeros(trace.num_nodes, np.int64)
+    order = merge(trace, graph.issue.runs, (none, none), (sends, receives)).order()
     longest = []
     for timed in durations:
-        delay = timed.copy()
-        delay[sends] = took
-        begin, delays = [0] * trace.num_nodes, delay.tolist()
-        ends = [0]
-        for row in order:
-            ends.append(end := begin[row] + delays[row])
-            for after in follower[first[row] : first[row + 1]]:
-                begin[after] = max(begin[after], end)
-        longest.append(max(ends))
+        node_ns = timed.copy()
+        node_ns[sends] = took
+        least = LeastTimes(node_ns, send, no_time, np.empty(0, np.bool_), none, none, none)
+        longest.append(longest_ways(trace, order, (np.zeros(1, np.int64), none), least)[0])
     return longest

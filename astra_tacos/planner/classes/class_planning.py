@@ -89,7 +89,7 @@ class ClassCandidate:
         """When it ends on the clock."""
         return self.after.end_ns
 
-    def is_before(self, other: ClassCandidate) -> bool:
+    def is_better_than(self, other: ClassCandidate) -> bool:
         """Whether it is the better one: it ends earlier, or moves all of its data and the other does not."""
         if self.is_incomplete != other.is_incomplete:
             return other.is_incomplete
@@ -247,7 +247,7 @@ class ClassPlanning(Planning[_Solutions, ClassCandidate]):
         reason, before = self.own.replay.reason, self._unchanged(self.own)
         notes = [f"the run before is left out: {reason}"] if reason else []
         notes += [*self.native.left_out, *self._left_out]
-        if before is not None and before.is_before(best):
+        if before is not None and before.is_better_than(best):
             notes.append(f"keep the run as it is: it ends at {before.end_ns:,} ns, before this plan")
         return tuple(notes)
 

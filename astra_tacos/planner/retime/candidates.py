@@ -59,7 +59,7 @@ class Candidate:
         """What is to be short: an iteration, or the whole run."""
         return self.end_ns if self.iteration_ns is None else self.iteration_ns
 
-    def is_before(self, other: Candidate) -> bool:
+    def is_better_than(self, other: Candidate) -> bool:
         """Whether it is the better one: what is to be short is shorter, or ranks communicate less without computing."""
         return (self.cost_ns, int(self.exposed_ns.sum())) < (other.cost_ns, int(other.exposed_ns.sum()))
 

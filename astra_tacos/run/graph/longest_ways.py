@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from astra_tacos.run.graph.run_graph import RunGraph
+from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Bools, Ints
-from astra_tacos.support.grouping import group_by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,13 +33,19 @@ class LeastTimes:
     in_step_ns: Ints
 
 
-def longest_ways(graph: RunGraph, least: LeastTimes) -> tuple[int, int]:
-    """The longest way through a run in ns, and the longest one if the members of collectives keep in step."""
+def longest_ways(trace: Trace, order: Ints, collectives: tuple[Ints, Ints], least: LeastTimes) -> tuple[int, int]:
+    """The longest way through a run in ns, and the longest one if the members of collectives keep in step.
+
+    Parameters
+    ----------
+    order
+        int64[...], rows, and collectives numbered after them, each after all that it waits for (`MergedGraph.order`).
+    collectives
+        int64[num_instances + 1] and int64[...], the rows of each collective (CSR).
+    """
     from astra_tacos.run.graph import _order_kernels as kernels
 
-    trace, instances = graph.run.workload, graph.instances
-    begin, rows = group_by(instances.instance, instances.nodes.row, instances.num_instances)
     waits = kernels.Waits(trace.dep_first, trace.dep, least.node_ns, least.send, least.message_ns)
-    together = kernels.Together(begin, rows, least.waits, least.first_ns, least.all_ns, least.in_step_ns)
-    longest, in_step = kernels.longest_ways(graph.order, waits, together)
+    together = kernels.Together(*collectives, least.waits, least.first_ns, least.all_ns, least.in_step_ns)
+    longest, in_step = kernels.longest_ways(order, waits, together)
     return longest, in_step

@@ -47,7 +47,7 @@ class RunGraph:
     @cached_property
     def queues(self) -> MessageQueues:
         """The sends and the receives of each tag, source, destination and size."""
-        return queue_messages(self.run.workload, self.issue)
+        return queue_messages(self.run.workload, self.issue, lattice=self.run.classes)
 
     @cached_property
     def messages(self) -> Messages:
