@@ -53,7 +53,12 @@ CERTIFYING = (*_BOUND, _EXACT_TIME)
 """A schedule's bounds and exact time."""
 SEARCHING = (f"{_ROUTING}._routing_kernels", f"{_PARTS}._dispatch_kernels", _EXACT_TIME, *_BOUND)
 """Schedules, of any pattern on any network."""
-SHARED = ("astra_tacos.synthesizer.matching._matching_kernels", f"{_PARTS}._tree_kernels", f"{_ROUTING}._tree_kernels")
+SHARED = (
+    "astra_tacos.synthesizer.matching._matching_kernels",
+    "astra_tacos.synthesizer.columns._arborescence_kernels",
+    f"{_PARTS}._tree_kernels",
+    f"{_ROUTING}._tree_kernels",
+)
 """Schedules of collectives in which chunks go to several NPUs."""
 ROOTED = (f"{_ALGORITHMS}._branching_kernels",)
 """Schedules of collectives of which one NPU has or gets everything."""

@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 from helpers.command import read_json
 from helpers.lint_runs import RunFiles, coll, comp
+from helpers.networks import config
 from helpers.plans import QUICK, attributes, contents, lint_plan, messages, planned, quickly_planned, written
 
 from astra_tacos import CommType, PlanResult, RunInputs, build_topology, make_collective, read_run, replay_run
-from astra_tacos.planner.joint.joint_sets import joint_sets
-from astra_tacos.planner.joint.joint_synthesis import JointCollective, joined
+from astra_tacos.planner.joint import joint_synthesis
+from astra_tacos.planner.joint.joint_sets import JointSet, joint_sets
+from astra_tacos.planner.joint.joint_synthesis import JointCollective, joined, synthesize_joint
+from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
+from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.chunks import part_of, read_trace_parts
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE
 from astra_tacos.schedule.joint import join
@@ -119,3 +123,22 @@ def test_what_waits_for_one_another_is_not_joined(tmp_path):
     wrong = replace(sets[0], instances=((first[0], second[0]),))
     assert joined(workload, [JointCollective(wrong, join(made), parts)]) is None
     assert joined(workload, [JointCollective(crossed, join(made), parts)]) is None
+
+
+def test_stages_that_ask_for_the_same_get_it_once(monkeypatch):
+    network, made = config("Ring 4", "Ring 4"), []
+    monkeypatch.setattr(joint_synthesis, "together", lambda *asked: made.append(asked) or together(*asked))
+    topology = build_topology(network)
+
+    def of_stage(first, most_messages):
+        parts = tuple(("all-reduce", 6_400_000, None, tuple(range(first + at, first + 8, 2))) for at in range(2))
+        cache, joint = SynthesisCache(None), JointSet(parts, ((0, 1),), 1)
+        return synthesize_joint(joint, topology, network, CONGESTION_AWARE, QUICK, cache, most_messages)
+
+    one = of_stage(0, 1000)
+    count = len(made)
+    others = of_stage(8, 1000), of_stage(0, 999)
+    assert one is not None and count == len(made)
+    assert all(other is not None and other.time_ns == one.time_ns for other in others)
+    of_stage(1, 1000)
+    assert len(made) > count

@@ -89,6 +89,11 @@ def test_arborescences_cost_what_networkx_finds(count, seed, has_ties):
         assert node == 0
 
 
+def test_of_equally_cheap_edges_an_arborescence_has_the_first():
+    assert cheapest_arborescence(np.ones((5, 5)), 0).tolist() == [0, 0, 0, 0, 0]
+    assert cheapest_arborescence(np.ones((5, 5)), 2).tolist() == [2, 0, 2, 0, 0]
+
+
 def test_no_device_that_forwards_is_taken_for_an_npu():
     collective = make_collective("all-gather", TWO_LEVELS.num_npus, 1 << 20)
     with refused("devices 4 to 6 only forward"):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -28,9 +30,11 @@ from astra_tacos.run.graph.instances import Instances
 from astra_tacos.schedule.dependencies import holds_no_link
 from astra_tacos.schedule.joint import join
 from astra_tacos.schedule.schedule import Schedule
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
+from astra_tacos.support.records import Keyed
 from astra_tacos.synthesizer.algorithms.routed import together
 from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 from astra_tacos.verifier.schedule_oracle import verify_together
@@ -137,12 +141,11 @@ def _best(
     for collectives in cuts:
         if patience == 0:
             break
-        try:
-            made = together(topology, collectives, backend.link_model, options.reduce_bandwidth_gbps, options.seed)
-        except (ConfigError, SynthesisError):
-            continue  # chunks too small for the links, or some rank cannot be reached
+        made = _made(topology, collectives, backend.link_model, options)
+        if made is None:
+            continue
         messages = sum(each.num_messages for each in made)
-        if messages > most_messages or any(holds_no_link(each) for each in made) or verify_together(made):
+        if messages > most_messages:
             continue
         time_ns = max(each.collective_time_ns for each in made)
         if best is None or time_ns < best_ns * (WORTH_MORE_SENDS if messages > best_messages else 1):
@@ -150,6 +153,41 @@ def _best(
         else:
             patience -= 1
     return best
+
+
+def _made(
+    topology: Topology, collectives: list[Collective], link_model: LinkModel, options: SearchOptions
+) -> tuple[Schedule, ...] | None:
+    """Schedules of some collectives together that the oracle passes; None if there are none.
+
+    Stages of a pipeline ask for the same at once, as do runs whose communication was moved: the second one gets the first one's.
+    """
+    asked = Keyed((_values(topology), *map(_values, collectives)), (topology, collectives))
+    with _turn(asked.key):
+        return _checked(asked, link_model, options.reduce_bandwidth_gbps, options.seed)
+
+
+def _values(record: Topology | Collective) -> tuple[object, ...]:
+    """All that a record is made of."""
+    values = (getattr(record, each.name) for each in fields(record) if each.init)
+    return tuple((value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in values)
+
+
+@lru_cache(maxsize=1 << 7)
+def _turn(key: tuple[object, ...]) -> Lock:
+    """What keeps a thread waiting while another one makes what both ask for."""
+    return Lock()
+
+
+@lru_cache(maxsize=1 << 7)
+def _checked(
+    asked: Keyed[tuple[Topology, list[Collective]]], link_model: LinkModel, reduce_bandwidth_gbps: float, seed: int
+) -> tuple[Schedule, ...] | None:
+    try:
+        made = together(*asked.value, link_model, reduce_bandwidth_gbps, seed)
+    except (ConfigError, SynthesisError):
+        return None  # chunks too small for the links, or some rank cannot be reached
+    return None if any(holds_no_link(each) for each in made) or verify_together(made) else made
 
 
 def _cuts(joint: JointSet, place: dict[int, int], most_sends: int) -> list[list[Collective]]:
