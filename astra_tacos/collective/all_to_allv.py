@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective, check_size
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 from astra_tacos.support.text_files import parse_decimal, parse_whole
 from astra_tacos.support.units import MAX_SIZE_BYTES, parse_size
 
@@ -73,16 +74,16 @@ def parse_zipf(text: str, num_npus: int, size_bytes: int) -> Ints:
         name, value = (name.strip(), value) if has_name else ("skew" if number == 0 else "", name)
         if name not in _KEYS or name in found:
             raise ConfigError(
-                f"{text[:60]!r}: found {part[:40]!r}, expected {', '.join(f'{key}=...' for key in _KEYS)}, each once"
+                f"{quoted(text)}: found {quoted(part)}, expected {', '.join(f'{key}=...' for key in _KEYS)}, each once"
             )
         found[name] = value.strip()
     skew = parse_decimal(found.get("skew", "1"))
     seed = parse_whole(found.get("seed", "0"))
     if skew is None:
-        raise ConfigError(f"{text[:60]!r}: skew is {found['skew'][:40]!r}, expected a number")
+        raise ConfigError(f"{quoted(text)}: skew is {quoted(found['skew'])}, expected a number")
     if seed is None or seed < 0:
-        raise ConfigError(f"{text[:60]!r}: seed is {found['seed'][:40]!r}, expected a whole number, 0 or more")
-    token = parse_size(found["token"], f"{text[:60]!r}: token") if "token" in found else min(_TOKEN_BYTES, size_bytes)
+        raise ConfigError(f"{quoted(text)}: seed is {quoted(found['seed'])}, expected a whole number, 0 or more")
+    token = parse_size(found["token"], f"{quoted(text)}: token") if "token" in found else min(_TOKEN_BYTES, size_bytes)
     return zipf_parts(num_npus, size_bytes, float(skew), token, seed)
 
 

@@ -13,6 +13,7 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support import argument_types
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, check_writable, replaced_directory, replaced_file
+from astra_tacos.support.quoted import quoted
 from astra_tacos.verifier.schedule_oracle import check as check_with_oracle
 
 
@@ -202,12 +203,12 @@ class Exporter(Generic[Result]):
         name, _, value = text.partition("=")
         if name not in self.options:
             expected = ", ".join(self.options) or "none"
-            raise ConfigError(f"options of {self.name}: found {name[:60]!r}, expected {expected}")
+            raise ConfigError(f"options of {self.name}: found {quoted(name)}, expected {expected}")
         option = self.options[name]
         try:
             return name.replace("-", "_"), option.read(value)
         except (ConfigError, ValueError):
-            raise ConfigError(f"{name} of {self.name}: found {value[:60]!r}, expected {option.values}") from None
+            raise ConfigError(f"{name} of {self.name}: found {quoted(value)}, expected {option.values}") from None
 
 
 def export_schedule(schedule: Schedule, path: str | Path, format: str, *, check: bool = True, **options: Any) -> Exported:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import read_bounded
+from astra_tacos.support.quoted import quoted
 from astra_tacos.support.text_files import parse_decimal
 
 HOST_HEADER_BYTES = 36
@@ -113,7 +114,7 @@ def read_ns3_config(path: str | Path) -> Ns3Config:
         value = parse_decimal(text)
         if value is None or not low <= value <= high or (whole and value != int(value)):
             kind = "a whole number" if whole else "a number"
-            raise ConfigError(f"{path}: {word} is {text[:40]!r}, expected {kind} from {low} to {high:,}")
+            raise ConfigError(f"{path}: {word} is {quoted(text)}, expected {kind} from {low} to {high:,}")
         found[name] = int(value) if whole else value
     if not found:
         raise ConfigError(f"{path}: no key of a configuration of the ns-3 backend, expected {', '.join(_KEYS)}")

@@ -8,10 +8,13 @@ from pathlib import Path
 from astra_tacos.planner.candidate_runs import check_verdict
 from astra_tacos.planner.move import Move, Plans, Told
 from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.schedule_run import Scheduled, ScheduleResult, schedule
 from astra_tacos.planner.run_files import write_plan, write_script
 from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.run.backend import choose_backend
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import OnProgress
@@ -23,7 +26,9 @@ def scheduled(request: PlanRequest, run: Run, cache: SynthesisCache, on_progress
     """The run with its communication scheduled; policies are timed with synthesized collectives, as the plan will have them."""
     if request.schedule is None:
         return None
-    found = schedule(request, run, cache, on_progress)
+    workload = find_workload(run)
+    collectives = SynthesizedCollectives(workload, choose_backend(request.backend), cache=cache)
+    found = schedule(request, workload, collectives, on_progress)
     return _Scheduled(run=None if found.result.is_as_is else found.run, found=found)
 
 
@@ -61,7 +66,7 @@ def write_scheduled(request: PlanRequest, run: Run, output: Path, on_progress: O
     VerificationError
         If the written run does not do what the run before did: a defect of this package.
     """
-    found = schedule(request, run, None, on_progress)
+    found = schedule(request, find_workload(run), None, on_progress)
     with replaced_directory(output) as folder:
         written = found.run.write(folder, Path(run.workload.prefix).name)
         check_verdict(verify_run(written, {}, run))

@@ -100,7 +100,7 @@ def replay_schedule(schedule: Schedule) -> ScheduleReplay:
         stuck = int(np.argmax(result.start_ns < 0))
         raise ReplayError(
             f"send {stuck} (chunk {schedule.chunk[stuck]}, NPU {schedule.src[stuck]} to {schedule.dst[stuck]}) never starts: "
-            "sends wait for one another in a circle"
+            "sends wait for one another in a cycle"
         )
     return result
 

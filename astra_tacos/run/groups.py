@@ -65,7 +65,7 @@ def parse_communicator_groups(path: Path, document: Mapping[str, object]) -> Com
     for name, ranks in document.items():
         group = group_id(name)
         if group is None:
-            raise ConfigError(f"{path}: found the group {describe(name)}, expected a whole number, 1 or more")
+            raise ConfigError(f"{path}: found the group {describe(name)}, expected a whole number from 1 to {INT32_MAX:,}")
         if group in members:
             raise ConfigError(f"{path}: group {group} is given again as {describe(name)}, expected each group once")
         members[group] = group_members(path, group, ranks)

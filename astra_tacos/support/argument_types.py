@@ -22,6 +22,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -208,8 +209,7 @@ def _check_parts(place: _Place, values: Sequence[Any], hint: Any) -> None:
 def _shown(value: object) -> str:
     if isinstance(value, _SHOWN):
         is_long = isinstance(value, int) and value.bit_length() > _MOST_BITS
-        text = f"a whole number of over {_MOST_BITS} bits" if is_long else repr(value)
-        return text if len(text) <= 60 else f"{text[:57]}..."
+        return f"a whole number of over {_MOST_BITS} bits" if is_long else quoted(value)
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}"
     return f"a {type(value).__name__}"

@@ -30,6 +30,7 @@ import numpy as np
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import read_bounded, refuse_foreign
+from astra_tacos.support.quoted import quoted
 from astra_tacos.support.units import parse_size
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def read_xml(path: Path, max_bytes: int, expected: str, tag: str) -> Element:
     except (ParseError, ValueError, LookupError) as error:  # LookupError: an encoding that nobody knows
         raise ConfigError(f"{path}: not XML ({' '.join(str(error).split())})") from None
     if root.tag != tag:
-        raise ConfigError(f"{path}: found element {str(root.tag)[:40]!r}, expected {tag!r}")
+        raise ConfigError(f"{path}: found element {quoted(str(root.tag))}, expected {tag!r}")
     return root
 
 
@@ -185,8 +186,7 @@ def describe(value: object) -> str:
         return text if len(text) <= 120 and len(value) <= _KEYS_SHOWN else text[:117] + "..."
     if isinstance(value, (list, tuple)) and len(value) > 8:
         return f"a list of {len(value)}"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return quoted(value)
 
 
 class _Refused(ValueError):

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 
 if TYPE_CHECKING:
     from astra_tacos.support.arrays import Floats, Ints
@@ -53,16 +54,16 @@ def parse_size(text: str, where: str = "size") -> int:
     unit = _SIZE_UNITS.get(match[2].lower()) if match else None
     if match is not None and match[2] and match[2].lower() in _PREFIXES:
         number, prefix = match[1], match[2].upper()
-        raise ConfigError(f"{where}: found {text[:60]!r}, expected {number}{prefix}iB (1024s) or {number}{prefix}B (1000s)")
+        raise ConfigError(f"{where}: found {quoted(text)}, expected {number}{prefix}iB (1024s) or {number}{prefix}B (1000s)")
     if match is None or unit is None:
-        raise ConfigError(f"{where}: found {text[:60]!r}, expected bytes such as 4096, 64MiB or 1GB")
+        raise ConfigError(f"{where}: found {quoted(text)}, expected bytes such as 4096, 64MiB or 1GB")
     whole, _, fraction = match[1].partition(".")
     denominator: int = 10 ** len(fraction)
     size, remainder = divmod(int(whole + fraction) * unit, denominator)
     if remainder:
-        raise ConfigError(f"{where}: {text[:60]!r} is not a whole number of bytes")
+        raise ConfigError(f"{where}: {quoted(text)} is not a whole number of bytes")
     if not 0 < size <= MAX_SIZE_BYTES:
-        raise ConfigError(f"{where}: found {text[:60]!r}, expected a size above 0 and at most {format_size(MAX_SIZE_BYTES)}")
+        raise ConfigError(f"{where}: found {quoted(text)}, expected a size above 0 and at most {format_size(MAX_SIZE_BYTES)}")
     return size
 
 

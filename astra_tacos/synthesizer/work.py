@@ -18,6 +18,7 @@ from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 from astra_tacos.synthesizer.routing.tree_growth import may_choose_roots
 
 SENDS_PER_SECOND = 1_000_000
@@ -56,7 +57,7 @@ def parse_budget(text: str, where: str = "budget") -> int:
     match = _BUDGET.fullmatch(text)
     amount = float(match[1]) * _UNITS[match[2]] if match else math.nan
     if not 1 <= amount < 1 << 62:
-        raise ConfigError(f"{where}: found {text[:40]!r}, expected sends examined such as 20M, or seconds such as 10s")
+        raise ConfigError(f"{where}: found {quoted(text)}, expected sends examined such as 20M, or seconds such as 10s")
     return int(amount)
 
 

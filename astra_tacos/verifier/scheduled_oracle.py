@@ -288,7 +288,7 @@ def _instances(before: Run, asked: list[_Collectives], place_of: list[int]) -> l
     """For each rank, by the id of its node, the collective that the node is part of: the same object on all ranks.
 
     The k-th nodes of one group, pattern, size and root are one collective; those of one name where all ranks have the same
-    distinct names, unless ranks would then wait for each other in a circle.
+    distinct names, unless ranks would then wait for each other in a cycle.
     """
     by_turn: list[dict[int, Any]] = [{} for _ in asked]
     names: dict[Any, dict[int, list[str]]] = defaultdict(dict)
@@ -316,11 +316,11 @@ def _instances(before: Run, asked: list[_Collectives], place_of: list[int]) -> l
         {node: (kind, names[kind][rank][turn]) if kind in named else (kind, turn) for node, (kind, turn) in own.items()}
         for rank, own in enumerate(by_turn)
     ]
-    return by_turn if _has_circle(ranks, by_name, place_of) else by_name
+    return by_turn if _has_cycle(ranks, by_name, place_of) else by_name
 
 
-def _has_circle(ranks: list[list[Any]], instances: list[dict[int, Any]], place_of: list[int]) -> bool:
-    """Whether ranks wait for each other in a circle, if nodes of one collective run at once."""
+def _has_cycle(ranks: list[list[Any]], instances: list[dict[int, Any]], place_of: list[int]) -> bool:
+    """Whether ranks wait for each other in a cycle, if nodes of one collective run at once."""
 
     def vertex(rank: int, node: int) -> Any:
         return instances[rank].get(node, (rank, node))
@@ -376,7 +376,7 @@ def _whole(rank: _Rank, nodes: list[Any]) -> Iterator[_Problem]:
         for dep in {*node.data_deps, *node.ctrl_deps} - known:
             yield "dependency-lost", f"node {node.id} waits for node {dep}, which is not there"
     if len(rank.new) < len(known):
-        yield "dependency-lost", f"{len(known) - len(rank.new)} nodes wait for one another in a circle"
+        yield "dependency-lost", f"{len(known) - len(rank.new)} nodes wait for one another in a cycle"
 
 
 def _origins(rank: _Rank) -> Iterator[_Problem]:

@@ -13,6 +13,7 @@ from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.candidates import Candidates
+from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.request import parse_schedule
 from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule
 from astra_tacos.planner.retime.written import scheduled_run
@@ -20,6 +21,7 @@ from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
+from astra_tacos.run.backend import choose_backend
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.run.trace.node_bytes import load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
@@ -77,7 +79,10 @@ def write_candidate(candidates: Candidates, schedule: str, inputs: RunInputs, fo
 def schedule_run(request: PlanRequest, folder: Path, cache: SynthesisCache | None = None) -> ScheduleResult:
     """Schedule a run, and write it: it does what the run before did."""
     run = read_run(request.inputs)
-    found = schedule(request, run, cache)
+    workload = find_workload(run)
+    model = choose_backend(request.backend)
+    collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
+    found = schedule(request, workload, collectives)
     folder.mkdir(exist_ok=True)
     written = found.run.write(folder, request.inputs.workload.name)
     assert not verify_run(written, {}, run).violations

@@ -166,7 +166,7 @@ def orders_of(rows, deps):
 
 
 def least_end(ranks, took):
-    """The earliest end of a run over all orders in which messages of one kind may meet, None if all of them are circles."""
+    """The earliest end of a run over all orders in which messages of one kind may meet, None if all of them are cycles."""
     nodes = {(rank, id): rest for rank, listed in enumerate(ranks) for id, *rest in listed}
     deps = {(rank, id): [(rank, dep) for dep in waits] for (rank, id), (_, waits, _) in nodes.items()}
     kinds = [[key for key in nodes if key[0] == rank and nodes[key][0] is make] for make in (send, recv) for rank in (0, 1)]

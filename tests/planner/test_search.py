@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 
 import numpy as np
@@ -21,6 +23,7 @@ from astra_tacos import (
     read_run,
     replay_run,
 )
+from astra_tacos.planner.retime import search as retime_search
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.request import default_request, parse_schedule
 from astra_tacos.planner.retime.search import search
@@ -144,3 +147,8 @@ def test_every_policy_has_its_period(forward, backward, size, periods, tmp_path)
                 assert replay_run(read_run(planned_inputs(folder / "new", inputs))).end_ns == result.after_ns
         found.append((ends[1] - ends[0]) / (UNIT_US * 1000))
     assert found == pytest.approx(periods, abs=0.001)
+
+
+def test_the_search_knows_no_policy_by_name():
+    texts = {node.value for node in ast.walk(ast.parse(inspect.getsource(retime_search))) if isinstance(node, ast.Constant)}
+    assert not texts & POLICIES.keys()

@@ -48,10 +48,10 @@ def test_replay_of_other_times_keeps_only_the_order(of):
     assert replayed.end_ns.tolist() == end
 
 
-def test_a_circle_is_an_error():
+def test_a_cycle_is_an_error():
     """Two sends of one link, of which the first forwards what the second one's answer brings."""
     of = schedule(topology("Ring 2 50 0"), "all-reduce", 1 << 20, link_model="blocking")
     order = np.argsort(-of.start_ns, kind="stable")  # gather before scatter on each link, times as they were
     reversed_rows = {name: column[order] for name, column in columns(of).items()}
-    with pytest.raises(ReplayError, match="never starts: sends wait for one another in a circle"):
+    with pytest.raises(ReplayError, match="never starts: sends wait for one another in a cycle"):
         replay_schedule(changed(of, **reversed_rows))

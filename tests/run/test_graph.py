@@ -29,7 +29,7 @@ def test_parts_are_made_once_and_when_asked_for(tmp_path):
     assert "_together" not in vars(graph)
     assert graph.instances is graph.instances and graph.instances.certain.tolist() == [True]
     order = graph.order.tolist()
-    assert len(order) == len(set(order)) and not graph.has_circle
+    assert len(order) == len(set(order)) and not graph.has_cycle
     place = {vertex: at for at, vertex in enumerate(order)}
     assert place[0] < place[5] < place[2] < place[4]
 
@@ -43,11 +43,11 @@ def test_collectives_match_by_name_only_where_nothing_orders_them(tmp_path):
     chained = [[coll(1, name="a"), coll(2, [1], name="b")], [coll(1, name="b"), coll(2, [1], name="a")]]
     graph = graph_of(tmp_path / "chained", chained)
     number = met(graph)
-    assert number[0, 1] == number[1, 1] != number[0, 2] == number[1, 2] and not graph.has_circle
+    assert number[0, 1] == number[1, 1] != number[0, 2] == number[1, 2] and not graph.has_cycle
     assert graph.instances.certain.tolist() == [True, True]
 
 
-def test_names_that_would_make_a_circle_do_not_count(tmp_path):
+def test_names_that_would_make_a_cycle_do_not_count(tmp_path):
     """Rank 1 runs b only after a message that rank 0 sends when its a is done, and its a after b."""
     first = [coll(1, name="a"), send(2, 1, [1]), coll(3, name="b")]
     second = [recv(1, 0), coll(2, [1], name="b"), coll(3, [2], name="a")]

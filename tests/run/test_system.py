@@ -169,11 +169,11 @@ def test_members_keep_their_order(tmp_path):
 
 
 BAD_GROUPS = {
-    '{"0": [1]}': "found the group '0', expected a whole number, 1 or more",
+    '{"0": [1]}': "found the group '0', expected a whole number from 1 to 2,147,483,647",
+    '{"2147483648": [1]}': "found the group '2147483648', expected a whole number from 1 to 2,147,483,647",
     '{"tp": [1]}': "found the group 'tp'",
     '{"-1": [1]}': "found the group '-1'",
     '{"1.5": [1]}': "found the group '1.5'",
-    '{"2147483648": [1]}': "expected a whole number",
     '{"1": [0], "01": [1]}': "group 1 is given again as '01'",
     '{"1": 4}': "group 1 is 4, expected a list of ranks",
     '{"1": ["0"]}': "group 1 has '0' at 0, expected a rank",

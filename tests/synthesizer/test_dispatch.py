@@ -104,11 +104,11 @@ def test_order_of_a_plan_does_not_matter():
     assert np.array_equal(first.start_ns, second.start_ns)
 
 
-def test_a_circle_is_refused():
+def test_a_cycle_is_refused():
     network = topology(*RING8)
     collective = COLLECTIVES["all-gather"](8, 1 << 20, 1)
     timing = compute_timing(network, collective, "blocking")
     channel = network.channel_of(np.array([1, 2, 3]), np.array([2, 3, 2]))
     plan = SendGraph(np.zeros(3, np.int32), channel.astype(np.int32), np.zeros(3, bool), np.zeros(3, np.int32))
     with refused("2 sends wait for one another", SynthesisError):
-        dispatch(network, collective, timing, plan, "circle")
+        dispatch(network, collective, timing, plan, "cycle")

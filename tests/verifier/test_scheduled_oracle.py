@@ -113,7 +113,7 @@ def unordered(nodes):
         node.ctrl_deps[:] = [dep for dep in node.ctrl_deps if dep not in compute]
 
 
-def circle(nodes):
+def cycle(nodes):
     nodes[0].ctrl_deps.append(nodes[-1].id)
 
 
@@ -145,7 +145,7 @@ FAULTS = [
     (unused, {"dependency-lost"}),
     (other_group, {"wrong-collective"}),
     (unordered, {"dependency-lost"}),
-    (circle, {"dependency-lost"}),
+    (cycle, {"dependency-lost"}),
     (nothing_to_wait_for, {"dependency-lost"}),
     (other_origin, {"nodes-changed"}),
     (twice, {"wrong-collective", "nodes-changed"}),

@@ -16,7 +16,8 @@ from astra_tacos.cli.shared.command import did_you_mean, typed_command
 from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix, refuse_lockstep
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import output_place
+from astra_tacos.support.files import check_not_inside, output_place
+from astra_tacos.support.quoted import quoted
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _counts(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         ends = [end.strip() for end in part.split(":")]
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() and len(end) <= 9 for end in ends):
-            raise ConfigError(f"found {text[:60]!r}, expected numbers such as 1,2,8 or 0:4")
+            raise ConfigError(f"found {quoted(text)}, expected numbers such as 1,2,8 or 0:4")
         first, last = int(ends[0]), int(ends[-1])
         if last < first or last - first >= _MOST:
             raise ConfigError(f"found {part.strip()!r}, expected up to {_MOST:,} numbers from the lower to the higher")
@@ -119,7 +120,7 @@ def _slow(text: str) -> tuple[int, float]:
     except ValueError:
         number, factor = -1, 0.0
     if number < 0 or not 0 < factor <= _MOST:
-        raise ConfigError(f"found {text[:60]!r}, expected a rank and a factor up to {_MOST:,}, like 5:1.1")
+        raise ConfigError(f"found {quoted(text)}, expected a rank and a factor up to {_MOST:,}, like 5:1.1")
     return number, factor
 
 
@@ -310,7 +311,8 @@ def run_options(required: bool, *, takes_compact: bool = False) -> Decorator:
         "directory": _DIRECTORY,
         "network": _network("network"),
     }
-    return _as_inputs(options, gathered, keeps={} if required else {"path": "path", "network": "network_path"})
+    keeps = {} if required else {"path": "path", "network": "network_path"}
+    return _as_inputs(options, gathered, keeps=keeps, writes_directory=required)
 
 
 def as_directory(path: Path | None, given: Given) -> tuple[Path | None, Given]:
@@ -359,14 +361,20 @@ def _as_inputs(
     gathered: Callable[..., RunInputs | CompactInputs | RepairInputs | None],
     *,
     keeps: Mapping[str, str] = MappingProxyType({}),
+    writes_directory: bool = False,
 ) -> Decorator:
-    """Options of files, by name, given to the command as one object, `inputs`; those of `keeps` also under own names."""
+    """Options of files, by name, given to the command as one object, `inputs`; those of `keeps` also under own names.
+
+    An `output` of a command that writes a directory is not inside the run's.
+    """
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_inputs(*arguments: Any, **given: Any) -> None:
             files = {name: given.pop(name) for name in options}
             more = {own: files[name] for name, own in keeps.items()}
+            if writes_directory and files["path"] is not None and given["output"] is not None:
+                check_not_inside(given["output"], files["path"])
             command(*arguments, inputs=gathered(**files), **more, **given)
 
         decorated: Command = with_inputs

@@ -33,6 +33,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory
+from astra_tacos.support.quoted import quoted
 from astra_tacos.support.text_files import parse_decimal
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
@@ -72,14 +73,14 @@ def parse_endpoint(text: str) -> EndpointChoice:
     """
     name, _, rest = text.partition(":")
     if name not in tuple(Mode) or (":" in text and not rest):
-        raise ConfigError(f"endpoint: found {text[:60]!r}, expected {EXPECTED}")
+        raise ConfigError(f"endpoint: found {quoted(text)}, expected {EXPECTED}")
     mode = Mode(name)
     given: dict[str, float] = {}
     for part in rest.split(",") if rest else ():
         option, _, value = part.partition("=")
         if option not in (*_NPU, *_PARTITION) or option in given:
             raise ConfigError(
-                f"endpoint: found {part[:60]!r}, expected {', '.join((*_NPU, *_PARTITION))}, each once, with a number"
+                f"endpoint: found {quoted(part)}, expected {', '.join((*_NPU, *_PARTITION))}, each once, with a number"
             )
         given[option] = _number(option, value)
     npu = Npu(**{field: given[option] for option, field in _NPU.items() if option in given})  # type: ignore[arg-type]
@@ -90,7 +91,7 @@ def _number(option: str, value: str) -> float:
     is_count = option in ("cores", "comm-cores")
     number = parse_decimal(value)
     if number is None or (is_count and not number.is_integer()):
-        raise ConfigError(f"endpoint: {option}: found {value[:40]!r}, expected a {'whole ' if is_count else ''}number")
+        raise ConfigError(f"endpoint: {option}: found {quoted(value)}, expected a {'whole ' if is_count else ''}number")
     return int(number) if is_count else number
 
 

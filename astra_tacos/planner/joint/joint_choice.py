@@ -91,7 +91,7 @@ def choose_joint(
     tried: set[tuple[str, ...]] = set()
     while chosen and tuple(joint.name for joint in chosen) not in tried:
         tried.add(tuple(joint.name for joint in chosen))
-        run = _fastest(best, solutions, _without_circles(workload, chosen), planned)
+        run = _fastest(best, solutions, _without_cycles(workload, chosen), planned)
         if run is None:
             break
         chosen = [joint for joint, time_ns in zip(run.made.joints, _spent(run), strict=True) if time_ns < joint.of.apart_ns]
@@ -100,7 +100,7 @@ def choose_joint(
     return best
 
 
-def _without_circles(workload: Workload, joints: Sequence[JointCollective]) -> JointWorkload:
+def _without_cycles(workload: Workload, joints: Sequence[JointCollective]) -> JointWorkload:
     """The workload with those joint collectives that do not make others wait for one another."""
     made = joined(workload, joints)
     if made is not None:

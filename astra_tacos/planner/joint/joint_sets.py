@@ -39,7 +39,7 @@ def joint_sets(workload: Workload, outcome: RunOutcome, may_join: Callable[[int]
     """Sets of collectives of disjoint groups that a replay shows under way at once, those that take longest first.
 
     All nodes of a set have been issued before one of them ends. So none waits for another one, and if all are merged, the
-    workload still has no circle.
+    workload still has no cycle.
     """
     instances = workload.instances
     num = instances.num_instances

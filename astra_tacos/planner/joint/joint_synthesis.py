@@ -233,7 +233,7 @@ def apart(workload: Workload) -> JointWorkload:
 
 
 def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorkload | None:
-    """The workload with some collectives joined; None if they would wait for one another in a circle.
+    """The workload with some collectives joined; None if they would wait for one another in a cycle.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
     columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept], instances.certain[kept])
     together = Instances(nodes, renumbered[instances.instance], *columns)
     graph = workload.graph.with_instances(together)
-    if graph.has_circle:
+    if graph.has_cycle:
         return None
     of_instance = np.where(joint_of[kept] == NO_JOINT, workload.of_instance[kept], NO_CASE)
     return JointWorkload(replace(workload, graph=graph, of_instance=of_instance), tuple(joints), joint_of[kept], groups)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -36,14 +37,16 @@ class SynthesizedCollectives:
     """Traces of collectives, synthesized when they are asked for."""
 
     def __init__(self, workload: Workload, backend: Backend, cache: SynthesisCache) -> None:
-        self._cache = cache
-        network = workload.run.network
-        self._machine = Machine(network, replace(workload.run.system, preferred_dataset_splits=1), backend)
+        self._cache, self._backend, self._run = cache, backend, workload.run
         self._case_of = {group: case for case in workload.cases for group in case.groups}
         self._members = workload.run.groups.members
-        self._everyone = tuple(range(network.num_npus))
+        self._everyone = tuple(range(workload.run.network.num_npus))
         self._made: dict[tuple[int, str, int], Trace | None] = {}
         self._scaled: dict[tuple[int, str, int], Trace | None] = {}
+
+    @cached_property
+    def _machine(self) -> Machine:
+        return Machine(self._run.network, replace(self._run.system, preferred_dataset_splits=1), self._backend)
 
     def trace(self, pattern: int, group: int, size_bytes: int) -> Trace | None:
         """The custom trace of a collective; None where the native one is faster, or nothing else can run.

@@ -103,7 +103,7 @@ def least_exposed_ns(graph: TaskGraph, least_of: Least, counted: Collection[Task
     Raises
     ------
     ConfigError
-        If tasks wait for one another in a circle.
+        If tasks wait for one another in a cycle.
     """
     order = [task for vertex in relations(graph)[1] for task in tasks_of(vertex)]
     piecewise = piecewise_dependencies(graph, graph.users())

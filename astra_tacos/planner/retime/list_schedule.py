@@ -35,7 +35,7 @@ def levels(graph: TaskGraph, duration_of: Durations) -> dict[Vertex, int]:
     Raises
     ------
     ConfigError
-        If vertices wait for one another in a circle.
+        If vertices wait for one another in a cycle.
     """
     after, order = relations(graph)
     found = graph.levels
@@ -58,7 +58,7 @@ def list_schedule(graph: TaskGraph, duration_of: Durations, sequence: Sequence[O
     Raises
     ------
     ConfigError
-        If vertices wait for one another in a circle, or the sequence contradicts dependencies.
+        If vertices wait for one another in a cycle, or the sequence contradicts dependencies.
     """
     return _Simulation(graph, duration_of, sequence).run()
 

@@ -9,6 +9,7 @@ from typing import Any
 from astra_tacos.planner.retime.list_schedule import Durations, list_schedule
 from astra_tacos.planner.retime.tasks import Operation, TaskGraph, Vertex, relations
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 from astra_tacos.support.units import parse_size
 
 MAX_COUNT = 1024
@@ -69,10 +70,10 @@ class Option:
         if self.kind in _MOST:
             most = _MOST[str(self.kind)]
             if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
-                raise ConfigError(f"{where}: found {text[:40]!r}, expected 1 to {most:,}")
+                raise ConfigError(f"{where}: found {quoted(text)}, expected 1 to {most:,}")
             return int(text)
         if text not in self.kind:
-            raise ConfigError(f"{where}: found {text[:40]!r}, expected {' or '.join(self.kind)}")
+            raise ConfigError(f"{where}: found {quoted(text)}, expected {' or '.join(self.kind)}")
         return text
 
 
@@ -86,6 +87,8 @@ class Policy:
         Changes a graph in place; takes its setting and a value of each option, and returns what it could not do, and why.
     variants
         Options that a search tries beside the defaults; takes the graph of the run before.
+    begins_search
+        Whether a search begins a second time from the best of this policy, with all others of which that is so.
     """
 
     name: str
@@ -93,6 +96,7 @@ class Policy:
     apply: Callable[[TaskGraph, Setting, Mapping[str, Any]], list[str]]
     options: Mapping[str, Option] = field(default_factory=dict)
     variants: Callable[[TaskGraph], Iterable[Mapping[str, Any]]] = lambda graph: ()
+    begins_search: bool = False
 
 
 def readiness(graph: TaskGraph, duration_of: Durations) -> dict[Operation, int]:

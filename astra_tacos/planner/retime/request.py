@@ -8,6 +8,7 @@ from typing import Any
 
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 
 AS_IS, SEARCH = "as-is", "search"
 
@@ -86,7 +87,7 @@ def parse_schedule(text: str) -> tuple[Request, ...]:
     for name, options in _parts(text):
         if name in (AS_IS, SEARCH):
             raise ConfigError(
-                f"schedule: found {name!r} in {text[:60]!r}, expected it alone: it has no options and no other policies"
+                f"schedule: found {name!r} in {quoted(text)}, expected it alone: it has no options and no other policies"
             )
         if name in SYSTEMS:
             found += _of_system(name, options)
@@ -94,7 +95,7 @@ def parse_schedule(text: str) -> tuple[Request, ...]:
             found.append(_request(name, options))
         else:
             known = ", ".join((AS_IS, SEARCH, "fifo", *POLICIES, *SYSTEMS))
-            raise ConfigError(f"schedule: found {name[:40]!r}, expected {known}")
+            raise ConfigError(f"schedule: found {quoted(name)}, expected {known}")
     return tuple(found)
 
 
@@ -121,18 +122,18 @@ def _parts(text: str) -> list[tuple[str, dict[str, str]]]:
         name, colon, rest = token.strip().partition(":")
         if not colon and "=" in name:
             if not parts:
-                raise ConfigError(f"schedule: found {token.strip()[:40]!r}, expected a policy before its options")
+                raise ConfigError(f"schedule: found {quoted(token.strip())}, expected a policy before its options")
             rest, name = name, ""
         if name:
             if name == "fifo":
                 continue
             parts.append((name, {}))
         elif not rest:
-            raise ConfigError(f"schedule: found {text[:60]!r}, expected POLICY or POLICY:OPTION=VALUE, separated by commas")
+            raise ConfigError(f"schedule: found {quoted(text)}, expected POLICY or POLICY:OPTION=VALUE, separated by commas")
         if rest:
             key, equals, value = rest.partition("=")
             if not equals or key in parts[-1][1]:
-                raise ConfigError(f"schedule: {parts[-1][0]}: found {rest[:40]!r}, expected OPTION=VALUE, each option once")
+                raise ConfigError(f"schedule: {parts[-1][0]}: found {quoted(rest)}, expected OPTION=VALUE, each option once")
             parts[-1][1][key] = value
     return parts
 
@@ -142,7 +143,7 @@ def _request(name: str, given: Mapping[str, str]) -> Request:
     for key in given:
         if key not in options:
             expected = " or ".join(options) or "none"
-            raise ConfigError(f"schedule: {name}: found option {key[:40]!r}, expected {expected}")
+            raise ConfigError(f"schedule: {name}: found option {quoted(key)}, expected {expected}")
     values = {key: options[key].parse(value, f"schedule: {name}: {key}") for key, value in given.items()}
     return default_request(name, **values)
 
@@ -153,7 +154,7 @@ def _of_system(name: str, given: Mapping[str, str]) -> list[Request]:
     for key, value in given.items():
         if key not in system.options:
             expected = " or ".join(system.options) or "none"
-            raise ConfigError(f"schedule: {name}: found option {key[:40]!r}, expected {expected}")
+            raise ConfigError(f"schedule: {name}: found option {quoted(key)}, expected {expected}")
         policy, option = system.options[key]
         dict(parts)[policy][option] = value
     return [_request(policy, options) for policy, options in parts]

@@ -18,8 +18,7 @@ from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_sc
 from astra_tacos.planner.retime.search import Found, Tried, names_of, search
 from astra_tacos.planner.retime.search import tried as tried_candidate
 from astra_tacos.planner.retime.written import on_all_ranks, scheduled_run
-from astra_tacos.planner.synthesis_cache import SynthesisCache
-from astra_tacos.planner.workload import Workload, find_workload
+from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.critical_path import PathSummary, summarize_path
@@ -145,20 +144,19 @@ class Scheduled:
 
 def schedule(
     request: PlanRequest,
-    run: Run,
-    cache: SynthesisCache | None = None,
+    workload: Workload,
+    collectives: SynthesizedCollectives | None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scheduled:
     """A run whose communication is scheduled by policies; its collectives keep their algorithms.
 
     Parameters
     ----------
-    request, run
+    request, workload
         The network model that judges, and the request's `schedule`: `search`, `as-is`, or policies and systems with options
         (`request.parse_schedule`), of this run. A search stops as the effort of the request's options says.
-    cache
-        Where synthesized collectives are kept, with which all is judged; None to judge with the run's own. The run keeps its own
-        in either case.
+    collectives
+        With which all is judged; None for the run's own. The run keeps its own in either case.
     on_progress
         Called with how many were tried, and how many there are at most.
 
@@ -171,56 +169,75 @@ def schedule(
     VerificationError
         If the run of all ranks ends at another time than that of some for all: a defect of this package.
     """
-    asked, per_iteration = request.schedule or SEARCH, request.per_iteration
+    run, asked = workload.run, request.schedule or SEARCH
     requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
-    workload = find_workload(run)
     check_dimensions(run)
     _check_size(run)
     model = choose_backend(request.backend)
     NETWORK_MODELS[model](run.network)
-    collectives = None if cache is None else SynthesizedCollectives(workload, model, cache=cache)
     before = replay_with(collectives, run, model)
     notes: list[str] = []
-    tried: tuple[Tried, ...] = ()
-    best: Candidate | None = None
-    candidates = None
-    if asked != AS_IS:
-        candidates = Candidates(workload, before, model, collectives, per_iteration)
-        alone = None if requests is None else _one(candidates, requests, before, notes)
-        found = alone or search(candidates, request.schedule_replays, on_progress, request.options.effort)
-        best, tried = found.best, found.tried
-        if best is None and alone is None:
-            notes.append("the run is written as it is: nothing that was tried is faster")
-    if best is None:
-        if run.prefixes:
-            raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
-        after, new = before, replace(run, system=run.system.without_traces())
-    else:
-        notes += best.notes
-        after, new = best.outcome, scheduled_run(workload, best.new)
-        end_ns = replay_with(collectives, new, model).end_ns
-        if end_ns != best.end_ns:
-            expected = f"the run of all ranks ends at {end_ns:,} ns, expected {best.end_ns:,} ns"
-            raise VerificationError(f"DEFECT of astra_tacos: {best.name}: {expected}")
+    candidates = None if asked == AS_IS else Candidates(workload, before, model, collectives, request.per_iteration)
+    found = Found(None, ()) if candidates is None else _found(request, candidates, requests, before, notes, on_progress)
+    best = found.best
+    new, after = _as_it_is(run, before) if best is None else _of_all_ranks(workload, best, collectives, model)
+    notes += () if best is None else best.notes
+    was_ns = candidates.cost_as_is_ns if candidates is not None and request.per_iteration else None
     result = ScheduleResult(
-        asked,
-        AS_IS if best is None else best.name,
-        model,
-        "native" if collectives is None else "synthesized",
-        None if candidates is None or not per_iteration else candidates.cost_as_is_ns,
-        None if candidates is None or not per_iteration else candidates.cost_as_is_ns if best is None else best.cost_ns,
-        before.end_ns,
-        after.end_ns,
-        int(before.exposed_comm_ns.max()),
-        int(after.exposed_comm_ns.max()),
-        (int(before.compute_ns.mean()), int(exposed_of_ranks(run, before).mean())),
-        tried,
-        _layers(workload, before, new, after, best),
-        _path(run, before),
-        _path(new, after),
-        tuple(dict.fromkeys(notes)),
+        asked=asked,
+        name=AS_IS if best is None else best.name,
+        backend=model,
+        collectives="native" if collectives is None else "synthesized",
+        iteration_as_is_ns=was_ns,
+        iteration_ns=was_ns if was_ns is None or best is None else best.cost_ns,
+        as_is_ns=before.end_ns,
+        after_ns=after.end_ns,
+        exposed_as_is_ns=int(before.exposed_comm_ns.max()),
+        exposed_after_ns=int(after.exposed_comm_ns.max()),
+        means_as_is_ns=(int(before.compute_ns.mean()), int(exposed_of_ranks(run, before).mean())),
+        tried=found.tried,
+        layers=_layers(workload, before, new, after, best),
+        path_as_is=_path(run, before),
+        path_after=_path(new, after),
+        notes=tuple(dict.fromkeys(notes)),
     )
     return Scheduled(new, result)
+
+
+def _found(
+    request: PlanRequest,
+    candidates: Candidates,
+    requests: tuple[Any, ...] | None,
+    before: RunOutcome,
+    notes: list[str],
+    on_progress: Callable[[int, int], None],
+) -> Found:
+    """What the policies that were asked for make of the run, or what the search finds."""
+    if requests is not None:
+        return _one(candidates, requests, before, notes)
+    found = search(candidates, request.schedule_replays, on_progress, request.options.effort)
+    if found.best is None:
+        notes.append("the run is written as it is: nothing that was tried is faster")
+    return found
+
+
+def _as_it_is(run: Run, before: RunOutcome) -> tuple[Run, RunOutcome]:
+    """The run without names of custom traces, which it may not have."""
+    if run.prefixes:
+        raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
+    return replace(run, system=run.system.without_traces()), before
+
+
+def _of_all_ranks(
+    workload: Workload, best: Candidate, collectives: SynthesizedCollectives | None, model: Backend
+) -> tuple[Run, RunOutcome]:
+    """The run of all ranks, and the candidate's outcome, which is that of some ranks for all."""
+    new = scheduled_run(workload, best.new)
+    end_ns = replay_with(collectives, new, model).end_ns
+    if end_ns != best.end_ns:
+        expected = f"the run of all ranks ends at {end_ns:,} ns, expected {best.end_ns:,} ns"
+        raise VerificationError(f"DEFECT of astra_tacos: {best.name}: {expected}")
+    return new, best.outcome
 
 
 def _check_size(run: Run) -> None:

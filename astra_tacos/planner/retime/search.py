@@ -19,7 +19,7 @@ from astra_tacos.planner.retime.candidates import Candidate, Candidates
 from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.policy import ancestors
-from astra_tacos.planner.retime.request import SYSTEMS, Request, default_request, parse_schedule
+from astra_tacos.planner.retime.request import SYSTEMS, Request, default_request, describe, parse_schedule
 from astra_tacos.planner.retime.tasks import Operation, TaskGraph
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.temporaries import garbage_kept
@@ -114,7 +114,7 @@ class _Search:
         start, start_ns = dict(self.combination), self.best_ns
         self.improve(start)
         if self.worth == 1 or self.best_ns > start_ns * self.worth:
-            self.improve(start | {name: best_of[name][1] for name in ("split", "priority") if name in best_of})
+            self.improve(start | {name: request for name, (_, request) in best_of.items() if POLICIES[name].begins_search})
         self.try_orders()
         in_order = [tried(self.best)] if self.best is not None and self.best.is_ordered else []
         return Found(self.best, (*self.tried.values(), *in_order))
@@ -145,8 +145,7 @@ class _Search:
         try:
             made = self.candidates.make(requests)
         except AstraTacosError as error:
-            name = ",".join(map(str, requests)) or "fifo"
-            self.tried[requests] = Tried(name, names_of(requests), None, str(error))
+            self.tried[requests] = Tried(describe(requests), names_of(requests), None, str(error))
         else:
             self.tried[requests] = tried(made)
             if self.keep(made):

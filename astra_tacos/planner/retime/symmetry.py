@@ -3,7 +3,7 @@
 Ranks of data, tensor and expert parallelism have one program, ranks of a pipeline one a stage. Two ranks have the same program if
 their nodes at one place are of the same kind, work and dependencies, belong to collectives with nodes at the same places of the
 same programs, and send to and receive from nodes at the same places of the same programs. One order of the nodes of each program,
-kept by all its ranks, is then an order of the whole run: a circle of waits in the run would be one of these orders, too.
+kept by all its ranks, is then an order of the whole run: a cycle of waits in the run would be one of these orders, too.
 
 The time of an iteration in steady state, of a run that is several training steps.
 

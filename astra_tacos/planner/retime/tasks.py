@@ -307,7 +307,7 @@ def relations(graph: TaskGraph) -> Relations:
     Raises
     ------
     ConfigError
-        If vertices wait for one another in a circle.
+        If vertices wait for one another in a cycle.
     """
     if graph.known is not None:
         return graph.known
@@ -335,7 +335,7 @@ def relations(graph: TaskGraph) -> Relations:
             if waits[behind_it] == 0:
                 ready.append(behind_it)
     if len(order) < len(waits):
-        raise ConfigError("collectives would wait for one another in a circle")
+        raise ConfigError("collectives would wait for one another in a cycle")
     graph.known = after, order
     return graph.known
 

@@ -44,7 +44,7 @@ def order_instances(
     Raises
     ------
     ConfigError
-        If ranks' dependencies contradict one another: collectives wait for each other in a circle.
+        If ranks' dependencies contradict one another: collectives wait for each other in a cycle.
     """
     from astra_tacos.run.graph import _order_kernels as kernels
 
@@ -54,7 +54,7 @@ def order_instances(
     duration[:num_rows][instances.nodes.row] = 0
     order, level = kernels.levels(kernels.Graph(merged.waits.copy(), merged.next_first, merged.after), duration)
     if len(order) < num:
-        raise ConfigError(_circle(trace, instances, merged, order))
+        raise ConfigError(_cycle(trace, instances, merged, order))
     slot = np.full(num, kernels.NO_TIME, np.uint8)
     slot[:num_rows][trace.kind == NodeType.COMP] = kernels.GPU
     slot[:num_rows][graph.run.columns.is_cpu_op] = kernels.CPU
@@ -83,7 +83,7 @@ def order_instances(
     return turn
 
 
-def _circle(trace: Trace, instances: Instances, graph: MergedGraph, order: Ints) -> str:
+def _cycle(trace: Trace, instances: Instances, graph: MergedGraph, order: Ints) -> str:
     """Some collectives of a cycle of waiting."""
     stuck = np.ones(len(graph.waits), np.bool_)
     stuck[order] = False

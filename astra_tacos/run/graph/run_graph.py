@@ -26,7 +26,7 @@ class _Together:
     order: Ints
 
     @property
-    def has_circle(self) -> bool:
+    def has_cycle(self) -> bool:
         return len(self.order) < len(self.merged.waits)
 
 
@@ -61,7 +61,7 @@ class RunGraph:
 
     @property
     def instances(self) -> Instances:
-        """Which collective nodes of different ranks are one collective: by their names, unless that makes a circle of waiting."""
+        """Which collective nodes of different ranks are one collective: by their names, unless that makes a cycle of waiting."""
         return self._together.instances
 
     @property
@@ -75,9 +75,9 @@ class RunGraph:
         return self._together.order
 
     @property
-    def has_circle(self) -> bool:
+    def has_cycle(self) -> bool:
         """Whether some nodes wait for one another."""
-        return self._together.has_circle
+        return self._together.has_cycle
 
     def with_instances(self, instances: Instances) -> RunGraph:
         """The graph in which other nodes belong together; it shares the parts that do not depend on that."""
@@ -89,7 +89,7 @@ class RunGraph:
     def _together(self) -> _Together:
         nodes = find_collective_nodes(self.run, self.issue)
         named = self._merge(match_instances(self.run.workload, self.issue, nodes, self.run.names))
-        return self._merge(match_instances(self.run.workload, self.issue, nodes, None)) if named.has_circle else named
+        return self._merge(match_instances(self.run.workload, self.issue, nodes, None)) if named.has_cycle else named
 
     def _merge(self, instances: Instances) -> _Together:
         messages, collectives = self.messages, (instances.nodes.row, instances.instance)

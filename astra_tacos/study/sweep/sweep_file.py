@@ -125,8 +125,8 @@ def _read_definitions(document: object, where: Value, axes: Mapping[str, str]) -
     try:
         return {name: found[name] for name in sorter.static_order()}
     except CycleError as error:
-        circle = error.args[1][::-1]
-        raise ConfigError(f"{found[circle[0]].where}: {' needs '.join(circle)}, expected no circle") from None
+        cycle = error.args[1][::-1]
+        raise ConfigError(f"{found[cycle[0]].where}: {' needs '.join(cycle)}, expected no cycle") from None
 
 
 def _read_conditions(document: object, where: Value) -> tuple[Expression, ...]:

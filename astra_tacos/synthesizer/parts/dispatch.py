@@ -78,7 +78,7 @@ def dispatch(
     Raises
     ------
     SynthesisError
-        If sends wait for one another in a circle, which would be a fault of the synthesizer.
+        If sends wait for one another in a cycle, which would be a fault of the synthesizer.
     """
     from astra_tacos.synthesizer.parts import _dispatch_kernels as kernels
 

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 from astra_tacos.support.text_files import read_text
 from astra_tacos.workload.generator.cost import Cost
 
@@ -199,7 +200,7 @@ def read_layer_file(path: str | Path, dtype_bytes: int = 4) -> LayeredModel:
 def _layer(row: dict[str, str], units: tuple[str, str], before: int, where: str) -> ModelLayer:
     name = row["name"]
     if not name or not name.replace("_", "").replace("-", "").replace(".", "").isalnum() or len(name) > 200:
-        raise ConfigError(f"{where}: name: found {name[:60]!r}, expected letters, digits, _, - and .")
+        raise ConfigError(f"{where}: name: found {quoted(name)}, expected letters, digits, _, - and .")
     tensors = tuple(size for text in row["parameters"].split() if (size := _whole(text, f"{where}: parameters")) > 0)
     values = _whole(row.get("activations") or "0", f"{where}: activations")
     forward, backward = (_number(row[unit], f"{where}: {unit}") for unit in units)
@@ -219,7 +220,7 @@ def _layer(row: dict[str, str], units: tuple[str, str], before: int, where: str)
 
 def _whole(text: str, where: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise ConfigError(f"{where}: found {text[:60]!r}, expected a whole number from 0")
+        raise ConfigError(f"{where}: found {quoted(text)}, expected a whole number from 0")
     return int(text)
 
 
@@ -229,7 +230,7 @@ def _number(text: str, where: str) -> float:
     except ValueError:
         value = -1.0
     if not (math.isfinite(value) and 0 <= value <= 1e18):
-        raise ConfigError(f"{where}: found {text[:60]!r}, expected a number from 0")
+        raise ConfigError(f"{where}: found {quoted(text)}, expected a number from 0")
     return value
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from astra_tacos.run.placement_matrix import read_placement
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
 from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.layered_model import LAYERED_MODELS, LayeredModel, read_layer_file
 from astra_tacos.workload.generator.layered_step import LayeredStep
@@ -140,5 +141,5 @@ class StepRequest:
 def _width(text: str, hidden: int) -> int:
     match = _WIDTH.fullmatch(text)
     if match is None:
-        raise ConfigError(f"ffn: found {text[:60]!r}, expected a width such as 4096, or a multiple of hidden such as 4x")
+        raise ConfigError(f"ffn: found {quoted(text)}, expected a width such as 4096, or a multiple of hidden such as 4x")
     return int(match[1]) * (hidden if match[2] else 1)

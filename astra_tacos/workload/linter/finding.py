@@ -20,7 +20,7 @@ from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.groups import group_id, group_members
 from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.run import RANKS, SYSTEM, Run, RunInputs, read_run
-from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
+from astra_tacos.run.system import INT32_MAX, RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.reader import Load, read_files, read_held, read_trace
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
@@ -189,7 +189,9 @@ def usable_groups(
     for name, ranks in listed.items():
         group = group_id(name)
         if group is None or group in groups:
-            what = f"group {describe(name)}" + (" is given twice" if group is not None else " is no whole number of 1 or more")
+            what = f"group {describe(name)}" + (
+                " is given twice" if group is not None else f" is no whole number from 1 to {INT32_MAX:,}"
+            )
             problems.setdefault("group_id", []).append(Found(what, file=str(path)))
         elif (members := _attempt(problems, "group_members", path, group_members, group, ranks)) is None:
             bad.append(group)

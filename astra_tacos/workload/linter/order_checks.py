@@ -17,7 +17,7 @@ from astra_tacos.support.units import format_size
 from astra_tacos.workload.linter.collectives import Collectives
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.run_order import SEND_GROUP, Pairs, circles
+from astra_tacos.workload.linter.run_order import SEND_GROUP, Pairs, cycles
 from astra_tacos.workload.linter.trace_view import TraceView, listed
 
 _SHOWN_OF_CHAIN = 10
@@ -188,7 +188,7 @@ def _streams(facts: Facts, collectives: Collectives) -> Ints:
     return streams
 
 
-@check("C04", "ranks wait in a circle")
+@check("C04", "ranks wait in a cycle")
 def deadlock(facts: Facts) -> Findings:
     """Ranks wait for one another in a cycle: they stall at any timing.
 
@@ -249,8 +249,8 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> Bools:
     return np.array(share, np.bool_)[which]
 
 
-@check("C06", "order left to timing, in a circle of groups", Severity.WARNING, left_to_timing=True)
-def free_circle(facts: Facts) -> Findings:
+@check("C06", "order left to timing, in a cycle of groups", Severity.WARNING, left_to_timing=True)
+def free_cycle(facts: Facts) -> Findings:
     """Groups of which any two share one rank can wait for one another in a cycle.
 
     This is the fault of C05 across several ranks: each rank starts a collective that waits for the next rank of the cycle.
@@ -268,14 +268,14 @@ def free_circle(facts: Facts) -> Findings:
     instance_of = dict(zip(collectives.row[used].tolist(), collectives.instance[used].tolist(), strict=True))
     sure = used & collectives.certain
     number_of = dict(zip(collectives.row[sure].tolist(), collectives.number[sure].tolist(), strict=True))
-    for circle in circles(chosen, instance_of, number_of):
+    for cycle in cycles(chosen, instance_of, number_of):
         choices = [
             f"nodes {view.node(one)} and {view.node(two)} on rank {rank}"
-            for rank, (one, two) in zip(circle.ranks, circle.rows, strict=True)
+            for rank, (one, two) in zip(cycle.ranks, cycle.rows, strict=True)
         ]
-        groups = " -> ".join("all" if group == ALL_RANKS else str(group) for group in (*circle.groups, circle.groups[0]))
+        groups = " -> ".join("all" if group == ALL_RANKS else str(group) for group in (*cycle.groups, cycle.groups[0]))
         what = f"groups {groups} can wait for one another: nothing orders {', '.join(choices[:_SHOWN_OF_CHAIN])}"
-        yield view.at(circle.rows[0][0], what, _REMEDY)
+        yield view.at(cycle.rows[0][0], what, _REMEDY)
 
 
 @check("C07", "search cut short", Severity.WARNING, left_to_timing=True)

@@ -30,7 +30,7 @@ _MOST_STEPS = 1 << 31
 
 SEND_GROUP = -1
 """In place of the id of a group, for messages."""
-_MOST_CIRCLE_PAIRS = 128
+_MOST_CYCLE_PAIRS = 128
 """Most pairs of two groups on a rank that the search for cycles uses."""
 
 
@@ -132,13 +132,13 @@ def _deadlocks(view: TraceView, graph: _Graph) -> tuple[tuple[tuple[int, ...], .
     never = int(np.count_nonzero(graph.stuck[graph.rows.vertex] & graph.rows.usable))
     if not never:
         return (), 0
-    circle = kernels.find_cycle(graph.edges.first, graph.edges.needed, graph.stuck, np.flatnonzero(graph.stuck)[0])[::-1]
+    cycle = kernels.find_cycle(graph.edges.first, graph.edges.needed, graph.stuck, np.flatnonzero(graph.stuck)[0])[::-1]
     member: dict[int, list[int]] = defaultdict(list)
-    wanted = np.isin(graph.rows.vertex, circle)
+    wanted = np.isin(graph.rows.vertex, cycle)
     for row in np.flatnonzero(wanted).tolist():
         member[graph.rows.vertex[row]].append(row)
     chain: list[int] = []
-    for before, after in zip(circle.tolist(), np.roll(circle, -1).tolist(), strict=True):
+    for before, after in zip(cycle.tolist(), np.roll(cycle, -1).tolist(), strict=True):
         chain += _link(view, graph, member[before], member[after])
     return (tuple(dict.fromkeys(chain)),), never
 
@@ -185,7 +185,7 @@ def _free_pairs(view: TraceView, collectives: Collectives, graph: _Graph, sent: 
 
 
 @dataclass(frozen=True, slots=True)
-class Circle:
+class Cycle:
     """A cycle of groups that can wait for one another: on each rank two rows, one of a group and one of the next group."""
 
     groups: tuple[int, ...]
@@ -193,7 +193,7 @@ class Circle:
     rows: tuple[tuple[int, int], ...]
 
 
-def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> list[Circle]:
+def cycles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int, int]) -> list[Cycle]:
     """Find cycles of groups that can deadlock, depending on which collective each rank starts first.
 
     Any two groups of a cycle share a single rank.
@@ -206,7 +206,7 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
     edges: dict[tuple[int, int, int], list[tuple[int, int]]] = defaultdict(list)
     next_to: dict[int, set[tuple[int, int]]] = defaultdict(set)
     low, high = np.minimum(pairs.first_group, pairs.second_group), np.maximum(pairs.first_group, pairs.second_group)
-    some = pairs.where(count_before(pairs.rank, low, high) < _MOST_CIRCLE_PAIRS)
+    some = pairs.where(count_before(pairs.rank, low, high) < _MOST_CYCLE_PAIRS)
     columns = (some.first_group, some.second_group, some.rank, some.first, some.second)
     for a, b, rank, first, second in zip(*(column.tolist() for column in columns), strict=True):
         edges[a, b, rank].append((first, second))
@@ -214,7 +214,7 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
         next_to[a].add((b, rank))
         next_to[b].add((a, rank))
     neighbours = {group: sorted(near) for group, near in next_to.items()}
-    found: list[Circle] = []
+    found: list[Cycle] = []
     covered: set[tuple[int, int, int]] = set()
     for edge in sorted(edges):
         if edge in covered or edge[0] > edge[1]:
@@ -224,7 +224,7 @@ def circles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int
             continue
         met = _follow([edges[step] for step in way], instance_of, number_of)
         if met is not None:
-            found.append(Circle(tuple(step[0] for step in way), tuple(step[2] for step in way), met))
+            found.append(Cycle(tuple(step[0] for step in way), tuple(step[2] for step in way), met))
         covered |= {step for a, b, rank in way for step in ((a, b, rank), (b, a, rank))}
     return found
 

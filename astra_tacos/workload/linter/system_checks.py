@@ -377,7 +377,7 @@ def ring_instead(facts: Facts) -> Findings:
 
 
 @check("S19", "chunks that may wait for one another", Severity.WARNING, left_to_timing=True)
-def chunks_in_a_circle(facts: Facts) -> Findings:
+def chunks_in_a_cycle(facts: Facts) -> Findings:
     """Chunks of an All-Reduce in several dimensions may wait for one another.
 
     Under localBWAware a chunk passes every dimension but the last twice, for its Reduce-Scatter and for its All-Gather. A

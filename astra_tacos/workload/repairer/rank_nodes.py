@@ -17,17 +17,31 @@ from astra_tacos.run.trace.node_bytes import framed, node_at
 from astra_tacos.run.trace.reader import read_ranks
 from astra_tacos.run.trace.scan import FileBytes
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import DANGLING, UNKNOWN_KIND
-from astra_tacos.support.arrays import Bools, Ints
+from astra_tacos.run.trace.trace import ABSENT, DANGLING, UNKNOWN_KIND
+from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.repairer.node import DraftNode
 
+_LARGEST = np.iinfo(np.int64).max
+"""Stands for every larger number."""
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """What a file says of its nodes: `dep` are rows, `has_doubtful` is whether ASTRA-sim refuses a value."""
+    """What a file says of its nodes.
+
+    Parameters
+    ----------
+    dep
+        Rows.
+    has_doubtful
+        Whether ASTRA-sim refuses a value.
+    numbers
+        Attributes by name. A number that is negative, or is the largest, may stand for another value, or for none.
+    group
+        Entry of `group_names`, or `ABSENT`.
+    """
 
     data: bytes
     begin: Ints
@@ -38,6 +52,10 @@ class _Columns:
     dep: Ints
     has_doubtful: Bools
     states_operations: Bools
+    is_cpu_op: Bools
+    numbers: dict[str, Ints]
+    group: Ints32
+    group_names: tuple[str, ...]
 
 
 class RankNodes:
@@ -52,7 +70,10 @@ class RankNodes:
         self.columns = columns if columns is not None else _NO_COLUMNS
         self._is_left = np.ones(len(self.columns.node_id), np.bool_)
         self.is_changed = np.zeros(len(self.columns.node_id), np.bool_)
+        self.is_plain = ~self.columns.has_doubtful
+        """Whether columns say which flag and group a node states, or that it states none."""
         self._messages: dict[int, Any] = {}
+        self._objects: dict[int, _FileNode] = {}
         self._last: tuple[int, Any] = (-1, None)
         self._new: list[DraftNode] = []
         for node in nodes:
@@ -70,16 +91,38 @@ class RankNodes:
         """
         trace = read_ranks(str(file.path), [lambda: file], threads=1, chunks=False, workload=True)
         largest = max(int(trace.node_id.max(initial=0)), int(trace.duration_us.max(initial=0)))
-        if trace.workload is None or largest >= np.iinfo(np.int64).max:
+        if trace.workload is None or largest >= _LARGEST:
             raise ConfigError(f"{file.path}: numbers beyond int64")
         data = file.data[: file.size].tobytes()
         begin = np.append(trace.workload.byte_offset, file.size)
-        doubtful = (trace.workload.wrong_type | trace.workload.no_value) != 0
-        states = (trace.workload.num_ops > 0) & (trace.workload.tensor_size > 0) & ~trace.workload.is_cpu_op
-        states &= trace.kind == NodeType.COMP
+        workload = trace.workload
+        sends, receives = (trace.kind == kind for kind in (NodeType.COMM_SEND, NodeType.COMM_RECV))
         # Copies, as each column is a part of what holds all of them.
-        node_id, kind, duration_us = trace.node_id.astype(np.int64), trace.kind.copy(), trace.duration_us.copy()
-        return cls(rank, (), _Columns(data, begin, node_id, kind, duration_us, trace.dep_first, trace.dep, doubtful, states))
+        columns = _Columns(
+            data=data,
+            begin=begin,
+            node_id=trace.node_id.astype(np.int64),
+            kind=trace.kind.copy(),
+            duration_us=trace.duration_us.copy(),
+            dep_first=trace.dep_first,
+            dep=trace.dep,
+            has_doubtful=(workload.wrong_type | workload.no_value) != 0,
+            states_operations=(workload.num_ops > 0)
+            & (workload.tensor_size > 0)
+            & ~workload.is_cpu_op
+            & (trace.kind == NodeType.COMP),
+            is_cpu_op=workload.is_cpu_op.copy(),
+            numbers={
+                "comm_type": workload.comm_type.copy(),
+                "comm_size": trace.size_bytes.copy(),
+                "comm_tag": trace.tag.copy(),
+                "comm_src": np.select((sends, receives), (workload.own, trace.peer), ABSENT),
+                "comm_dst": np.select((sends, receives), (trace.peer, workload.own), ABSENT),
+            },
+            group=workload.group.copy(),
+            group_names=workload.group_names,
+        )
+        return cls(rank, (), columns)
 
     def __len__(self) -> int:
         return int(np.count_nonzero(self._is_left)) + len(self._new)
@@ -101,6 +144,12 @@ class RankNodes:
     def of_kind(self, *kinds: int) -> list[DraftNode]:
         """Nodes of some types."""
         return self._chosen(np.isin(self.columns.kind, kinds), lambda node: node.kind in kinds)
+
+    def communication_on_cpu(self) -> list[DraftNode]:
+        """Collectives and messages that run on the CPU."""
+        columns = self.columns
+        mask = np.isin(columns.kind, _COMMUNICATION) & (columns.is_cpu_op | columns.has_doubtful)
+        return [node for node in self._chosen(mask, lambda node: node.kind in _COMMUNICATION) if node.is_cpu_op]
 
     def not_run(self) -> list[DraftNode]:
         """Nodes of types that ASTRA-sim does not run."""
@@ -261,6 +310,7 @@ class RankNodes:
         if row not in self._messages:
             self._messages[row] = self.read(row)
             self.is_changed[row] = True
+            self.is_plain[row] = False
         return self._messages[row]
 
     def copy(self, rank: int) -> RankNodes:
@@ -268,20 +318,25 @@ class RankNodes:
         other = RankNodes(rank, (node.copy() for node in self._new), self.columns)
         other._is_left[:] = self._is_left
         other.is_changed[:] = self.is_changed
+        other.is_plain[:] = self.is_plain
         other._messages = {row: self._node(row).copy().message for row in self._messages}
         return other
 
     def _chosen(self, mask: Bools, wanted: Callable[[DraftNode], bool] | None = None) -> list[DraftNode]:
         """Nodes that columns choose and that are unchanged, and those among all others that are wanted."""
-        chosen = []
-        for row in np.flatnonzero((mask | self.is_changed) & self._is_left).tolist():
-            node = self._node(row)
-            if wanted is None or not self.is_changed[row] or wanted(node):
-                chosen.append(node)
+        rows = np.flatnonzero((mask | self.is_changed) & self._is_left)
+        is_changed = self.is_changed[rows]
+        chosen: list[DraftNode] = list(map(self._node, rows.tolist()))
+        if wanted is not None and is_changed.any():
+            pairs = zip(chosen, is_changed.tolist(), strict=True)
+            chosen = [node for node, changed in pairs if not changed or wanted(node)]
         return chosen + [node for node in self._new if wanted is None or wanted(node)]
 
     def _node(self, row: int) -> DraftNode:
-        return _FileNode(self, row)
+        node = self._objects.get(row)
+        if node is None:
+            node = self._objects[row] = _FileNode(self, row)
+        return node
 
     def _row(self, node_id: int) -> int | None:
         if self._sorted is None:
@@ -300,12 +355,6 @@ class _FileNode(DraftNode):
     def __init__(self, nodes: RankNodes, row: int) -> None:
         self._nodes, self._row = nodes, row
         self.rank = nodes.rank
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _FileNode) and self._nodes is other._nodes and self._row == other._row
-
-    def __hash__(self) -> int:
-        return hash((id(self._nodes), self._row))
 
     @property
     def message(self) -> Any:
@@ -328,6 +377,30 @@ class _FileNode(DraftNode):
         kind = self._nodes.columns.kind[self._row]
         return int(self.seen.type if self._nodes.is_changed[self._row] or kind == UNKNOWN_KIND else kind)
 
+    @property
+    def is_cpu_op(self) -> bool:
+        """Whether it runs on the CPU."""
+        nodes = self._nodes
+        return bool(nodes.columns.is_cpu_op[self._row]) if nodes.is_plain[self._row] else super().is_cpu_op
+
+    @property
+    def group_name(self) -> str | None:
+        """The name as the node states it, None where it states none."""
+        nodes, row = self._nodes, self._row
+        if not nodes.is_plain[row]:
+            return super().group_name
+        group = nodes.columns.group[row]
+        return None if group == ABSENT else nodes.columns.group_names[group]
+
+    def number(self, name: str) -> int | None:
+        """Value of an attribute if it is a whole number, else None."""
+        column = self._nodes.columns.numbers.get(name)
+        if column is not None and not self._nodes.is_changed[self._row]:
+            value = int(column[self._row])
+            if 0 <= value < _LARGEST:
+                return value
+        return super().number(name)
+
 
 def _rows_at(begin: Ints, offsets: Iterable[int]) -> Bools:
     """Which nodes, whose bytes or dependencies begin at `begin`, have one at any of some offsets."""
@@ -337,7 +410,19 @@ def _rows_at(begin: Ints, offsets: Iterable[int]) -> Bools:
     return mask
 
 
-_EMPTY = np.empty(0, np.int64)
+_EMPTY, _NO_FLAGS = np.empty(0, np.int64), np.empty(0, np.bool_)
 _NO_COLUMNS = _Columns(
-    b"", np.zeros(1, np.int64), _EMPTY, np.empty(0, np.uint8), _EMPTY, np.zeros(1, np.int64), _EMPTY, *[np.empty(0, np.bool_)] * 2
+    data=b"",
+    begin=np.zeros(1, np.int64),
+    node_id=_EMPTY,
+    kind=np.empty(0, np.uint8),
+    duration_us=_EMPTY,
+    dep_first=np.zeros(1, np.int64),
+    dep=_EMPTY,
+    has_doubtful=_NO_FLAGS,
+    states_operations=_NO_FLAGS,
+    is_cpu_op=_NO_FLAGS,
+    numbers={},
+    group=np.empty(0, np.int32),
+    group_names=(),
 )

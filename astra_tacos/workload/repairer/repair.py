@@ -17,6 +17,7 @@ from astra_tacos.run.run import read_run
 from astra_tacos.run.written import check_same
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
+from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.linter.finding import Finding, Severity
 from astra_tacos.workload.repairer.draft import OWN_FILES, Change, Draft, Log
 from astra_tacos.workload.repairer.reading import RepairInputs, read_draft
@@ -167,15 +168,16 @@ def finish_run(
     """
     before = _compute_us(draft)
     changes = list(changes)
-    for step in steps:
-        log = Log(step.name)
-        try:
-            step.apply(draft, log)
-        except ConfigError as error:
-            raise ConfigError(f"cannot be repaired ({step.name}): {error}") from None
-        if log.changes:
-            draft.changed()
-        changes += log.changes
+    with garbage_kept():
+        for step in steps:
+            log = Log(step.name)
+            try:
+                step.apply(draft, log)
+            except ConfigError as error:
+                raise ConfigError(f"cannot be repaired ({step.name}): {error}") from None
+            if log.changes:
+                draft.changed()
+            changes += log.changes
     after = _compute_us(draft)
     if after != before + sum(change.compute_us for change in changes):
         raise RuntimeError(f"compute time went from {before} to {after} us, which the changes do not say")

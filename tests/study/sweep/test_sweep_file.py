@@ -241,7 +241,7 @@ point: {network: *THREE}; axes: [{zip: {b0: [100, 400], b1: [300, 300]}}] |
 define: [x] | : define is ['x'], expected a mapping of names to expressions
 define: {size: "1"} | : define.size: size is a key of point, expected another name
 define: {n: "1"}; axes: {n: [1]} | : axes.n is called so, expected another name
-define: {a: b, b: c + 1, c: b} | : define.b: b needs c needs b, expected no circle
+define: {a: b, b: c + 1, c: b} | : define.b: b needs c needs b, expected no cycle
 define: {a: "[1]"} | : define.a '[1]' is a list, expected a single value
 where: [true] | : where[0] is True, expected an expression such as 'b0 >= 20'
 where: [1 + 1] | : where[0] '1 + 1' is 2, expected true or false

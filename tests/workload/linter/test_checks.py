@@ -281,7 +281,7 @@ def two_all_reduces(sizes):
 
 
 GROUPS = [
-    Case("G01", RunFiles(FINE, groups="'0': [0, 1]"), "group '0' is no whole number of 1 or more", "comm_group.json"),
+    Case("G01", RunFiles(FINE, groups="'0': [0, 1]"), "group '0' is no whole number from 1 to 2,147,483,647", "comm_group.json"),
     Case("G01", RunFiles(FINE, groups="{'1': [0], '01': [1]}"), "group '01' is given twice", "comm_group.json"),
     Case("G02", RunFiles(FINE, groups="'1': [0, 1, 1]"), "group 1 has rank 1 twice", "comm_group.json"),
     Case(
@@ -447,7 +447,7 @@ CUSTOMS = [
     ),
 ]
 
-CIRCLE = "{'1': [0, 1], '2': [2, 3], '3': [0, 2], '4': [1, 3]}"
+CYCLE = "{'1': [0, 1], '2': [2, 3], '3': [0, 2], '4': [1, 3]}"
 ORDERS = [
     Case(
         "C02",
@@ -494,7 +494,7 @@ ORDERS = [
         RunFiles(
             "coll 1 group=1; coll 2 group=3 | coll 1 group=4; coll 2 group=1"
             "| coll 1 group=3; coll 2 group=2 | coll 1 group=2; coll 2 group=4",
-            groups=CIRCLE,
+            groups=CYCLE,
         ),
         "groups 1 -> 3 -> 2 -> 4 -> 1 can wait for one another",
         "w.0.et node 1",

@@ -9,7 +9,7 @@ from astra_tacos.run.run import RunInputs
 from astra_tacos.workload.linter.facts import Facts
 from astra_tacos.workload.linter.finding import read_inputs, read_trace_files
 from astra_tacos.workload.linter.lint import lint
-from astra_tacos.workload.linter.run_order import Pairs, circles
+from astra_tacos.workload.linter.run_order import Pairs, cycles
 
 
 def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path):
@@ -56,7 +56,7 @@ def test_an_order_by_way_of_another_rank_is_an_order(tmp_path):
     assert lint(RunInputs(**run.write(tmp_path / "free"))).warnings == {"C05": 1}
 
 
-def test_a_custom_collective_that_does_not_synchronise_makes_no_circle(tmp_path):
+def test_a_custom_collective_that_does_not_synchronise_makes_no_cycle(tmp_path):
     """Rank 0 only sends: it can go on to the next collective although rank 1 waits to start the first."""
     one_way = "send 0 1 | recv 0 0"
     back = "recv 0 1 tag=5 | send 0 0 tag=5"
@@ -68,7 +68,7 @@ def test_a_custom_collective_that_does_not_synchronise_makes_no_circle(tmp_path)
     assert "C04" not in lint(RunInputs(**run.write(tmp_path))).errors
 
 
-def test_a_circle_needs_the_same_collectives_all_the_way_round():
+def test_a_cycle_needs_the_same_collectives_all_the_way_round():
     def pairs(rows):
         first, second = np.array(rows).T
         groups = np.array([[1, 2], [2, 3], [3, 1]]).T
@@ -76,8 +76,8 @@ def test_a_circle_needs_the_same_collectives_all_the_way_round():
         return Pairs(first, second, np.arange(3), groups[0], groups[1], nothing, nothing)
 
     instance = {10: 0, 20: 1, 21: 1, 30: 2, 31: 2, 11: 0, 12: 9}
-    assert [circle.ranks for circle in circles(pairs([(10, 20), (21, 30), (31, 11)]), instance, {})] == [(0, 1, 2)]
-    assert circles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {}) == []
+    assert [cycle.ranks for cycle in cycles(pairs([(10, 20), (21, 30), (31, 11)]), instance, {})] == [(0, 1, 2)]
+    assert cycles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {}) == []
     # Where dependencies order a group's collectives, an earlier one will do: the next one waits for it.
-    assert len(circles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {10: 4, 12: 3})) == 1
-    assert circles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {10: 4, 12: 5}) == []
+    assert len(cycles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {10: 4, 12: 3})) == 1
+    assert cycles(pairs([(10, 20), (21, 30), (31, 12)]), instance, {10: 4, 12: 5}) == []

@@ -29,8 +29,8 @@ def test_the_order_of_a_generated_workload_is_left_to_timing(astra_sim_inputs, t
     assert report.backend is CONGESTION_AWARE
     assert report.errors == {}
     assert set(report.warnings) == {"C05", "C06", "G10"}
-    circles = [finding.message for finding in report.findings if finding.code == "C06"]
-    assert any("groups 1 -> 5 -> 2 -> 6 -> 1 can wait for one another" in message for message in circles)
+    cycles = [finding.message for finding in report.findings if finding.code == "C06"]
+    assert any("groups 1 -> 5 -> 2 -> 6 -> 1 can wait for one another" in message for message in cycles)
 
 
 def test_inputs_that_ship_with_astra_sim(astra_sim_inputs, tmp_path):

@@ -64,3 +64,30 @@ def test_few_nodes_become_messages_and_others_keep_their_bytes(tmp_path, monkeyp
     assert [(change.step, change.node) for change in result.changes] == [("dangling-dependencies", 500)] * 2
     assert len(set(looked_at)) <= 4
     assert (tmp_path / "out/workload/w.1.et").read_bytes().endswith(odd)
+
+
+def test_columns_answer_for_collectives_and_messages_that_no_step_changes(tmp_path, monkeypatch):
+    for rank in range(2):
+        kind, own, peer = ((NodeType.COMM_SEND, "comm_src", "comm_dst"), (NodeType.COMM_RECV, "comm_dst", "comm_src"))[rank]
+        nodes = [DraftNode(new_node(0, "c", NodeType.COMP, num_ops=1, is_cpu_op=False))]
+        for number in range(1, 100, 2):
+            ends = {own: rank, peer: 1 - rank}
+            what = {"comm_type": 0, "comm_size": 64, "is_cpu_op": False, "pg_name": "1"}
+            nodes.append(DraftNode(new_node(number, "a", NodeType.COMM_COLL, **what)))
+            nodes.append(DraftNode(new_node(number + 1, "m", kind, comm_size=8, comm_tag=number, is_cpu_op=False, **ends)))
+        for node in nodes[1:]:
+            node.depend((node.id - 1,))
+        nodes.append(DraftNode(new_node(101, "c", NodeType.COMP, num_ops=1, is_cpu_op=False, data=(5000, 100))))
+        (tmp_path / f"w.{rank}.et").write_bytes(encode_messages(new_metadata(), (node.message for node in nodes)))
+    looked_at = set()
+    node_at = rank_nodes.node_at
+
+    def looked(data, offset):
+        node = node_at(data, offset)
+        looked_at.add(node.id)
+        return node
+
+    monkeypatch.setattr(rank_nodes, "node_at", looked)
+    result = repair(RepairInputs(tmp_path / "w"), tmp_path / "out")
+    assert [(change.step, change.node) for change in result.changes if change.node] == [("dangling-dependencies", 101)] * 2
+    assert looked_at == {101}

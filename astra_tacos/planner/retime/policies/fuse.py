@@ -38,7 +38,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
         line = sorted((one for one in chosen if one.group == group), key=lambda one: (ready[one], one.place))
         buckets += _by_time(line, ready, setting) if values["rule"] == "mgwfbp" else _by_size(line, number, above, values)
     buckets = [part for bucket in buckets for part in _independent(bucket, number, above) if len(part) > 1]
-    buckets = _without_circles(buckets, number, above)
+    buckets = _without_cycles(buckets, number, above)
     if not buckets:
         return ["fuse: no two All-Reduces of a group are independent and small enough"]
     gone: dict[Task, list[Task]] = {}
@@ -105,7 +105,7 @@ def _independent(bucket: list[Operation], number: dict[Operation, int], above: d
     return parts
 
 
-def _without_circles(
+def _without_cycles(
     buckets: list[list[Operation]], number: dict[Operation, int], above: dict[Operation, int]
 ) -> list[list[Operation]]:
     """Buckets of which none waits for itself by way of others; those that do are halved until none does.
@@ -127,12 +127,12 @@ def _without_circles(
         count = len(number) + len(buckets)
         part = Graph.of(count, rows, columns).strong_groups()[1]
         sizes = np.bincount(part)
-        circles = [at for at in range(len(buckets)) if sizes[part[len(number) + at]] > 1]
-        if not circles:
+        cycles = [at for at in range(len(buckets)) if sizes[part[len(number) + at]] > 1]
+        if not cycles:
             return buckets
         halves: list[list[Operation]] = []
         for at, bucket in enumerate(buckets):
-            middle = len(bucket) // 2 if at in circles else len(bucket)
+            middle = len(bucket) // 2 if at in cycles else len(bucket)
             halves += [half for half in (bucket[:middle], bucket[middle:]) if len(half) > 1]
         buckets = halves
 

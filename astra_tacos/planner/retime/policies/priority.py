@@ -47,4 +47,5 @@ POLICY = Policy(
         "credit": Option("size", 0, "bytes that are committed ahead of a decision; by default what could start at once"),
     },
     lambda graph: ({"first": "all-to-all"},) if graph.has(CommType.ALL_TO_ALL) else (),
+    begins_search=True,
 )

@@ -100,4 +100,5 @@ POLICY = Policy(
         "of": Option(tuple(_PATTERNS), "all-reduce", "what is cut"),
     },
     _variants,
+    begins_search=True,
 )

@@ -39,7 +39,8 @@ def number_groups(draft: Draft, log: Log) -> None:
     """
     _canonical(draft, log)
     names = {*draft.groups, *(node.group for node in draft.collectives())}
-    taken = {int(name) for name in names if _is_number(name)}
+    numbered = {name for name in names if _is_number(name)}
+    taken = set(map(int, numbered))
     everyone = list(range(draft.num_ranks))
     new: dict[str, str] = {}
 
@@ -53,7 +54,7 @@ def number_groups(draft: Draft, log: Log) -> None:
     for name, members in draft.groups.items():
         if name in ALL_RANKS and sorted(set(members)) == everyone:
             log.add(f"group {name!r} left out of comm_group.json", 'ASTRA-sim reserves "0" for all ranks, which it lists')
-        elif _is_number(name):
+        elif name in numbered:
             groups[name] = members
         else:
             groups[number(name)] = members
@@ -62,7 +63,7 @@ def number_groups(draft: Draft, log: Log) -> None:
     draft.groups = groups
     for node in draft.collectives():
         named = node.group_name
-        if named is None or _is_number(named) or (named in ALL_RANKS and node.rank not in zero.get(named, ())):
+        if named is None or named in numbered or (named in ALL_RANKS and node.rank not in zero.get(named, ())):
             continue  # a rank that is not in a group "0" means all ranks by that name
         node.set("pg_name", number(named))
         log.add(f"pg_name {named!r} became {new[named]!r}", "ASTRA-sim takes whole numbers", node)
@@ -74,9 +75,15 @@ def _is_number(name: str) -> bool:
 
 def _canonical(draft: Draft, log: Log) -> None:
     """Write whole numbers as such, in the nodes and in the file: `4.0` and `04` are 4."""
+    wholes: dict[str, str] = {}
     for node in draft.collectives():
         name = node.group_name
-        if name is not None and (whole := _whole(name)) != name:
+        if name is None:
+            continue
+        if name not in wholes:
+            wholes[name] = _whole(name)
+        whole = wholes[name]
+        if whole != name:
             node.set("pg_name", whole)
             log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", node)
     groups = {}

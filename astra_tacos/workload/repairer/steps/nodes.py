@@ -79,8 +79,7 @@ def mend_cpu_communication(draft: Draft, log: Log) -> None:
     NCCL's kernel. The operator keeps its time on the host; the kernel communicates.
     """
     for nodes in draft.ranks:
-        kinds = NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV
-        on_cpu = [node for node in nodes.of_kind(*kinds) if node.is_cpu_op]
+        on_cpu = nodes.communication_on_cpu()
         if not on_cpu:
             continue
         started = {

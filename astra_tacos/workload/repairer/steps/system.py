@@ -70,7 +70,7 @@ def mend_system(draft: Draft, log: Log) -> None:
     _algorithms(draft, log)
     if system.get("track-local-mem") and draft.found("S16"):
         _set(draft, log, "track-local-mem", 0, "nodes lack the attributes inputs and outputs, without which it aborts")
-    ids = {node.id for node in draft.collectives()}
+    ids = {node.id for node in draft.collectives()} if draft.per_node else set()
     for node_id in [node_id for node_id in draft.per_node if node_id not in ids]:
         log.add(f"per-node collective of node {node_id} left out", "no rank has a collective node of that id")
         del draft.per_node[node_id]
