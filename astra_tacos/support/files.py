@@ -162,18 +162,6 @@ def check_outside(path: Path, inputs: Iterable[Path | None]) -> None:
         raise OutputError(f"{path}: {inside[0]} is inside, which would be replaced: choose another output")
 
 
-def check_not_inside(path: Path, directory: Path) -> None:
-    """Check that an output is not inside a directory that is read.
-
-    Raises
-    ------
-    OutputError
-        If it is.
-    """
-    if Path(os.path.realpath(directory)) in output_place(path).parents:
-        raise OutputError(f"{path}: is inside {directory}, which is read: choose another output")
-
-
 def check_apart(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
     """Check, before any work is done, that outputs are files, and none takes the place of an input or of another output.
 

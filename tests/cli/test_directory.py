@@ -221,16 +221,3 @@ def test_many_ranks_take_an_order_with_few_classes(tmp_path):
     assert answer("replay run", tmp_path)["ranks"] == [0, 4, 8, 12]
     status, _, err = invoke(f"{command} --order tp,dp,pp", tmp_path)
     assert status == BAD_INPUT and "classes of ranks, expected at most 1,024" in err
-
-
-@pytest.mark.parametrize(
-    "command", ["plan generate", "plan compact", "plan --only-place generate", "plan --endpoint host generate"]
-)
-def test_an_output_inside_the_run_is_refused(made, command):
-    run = command.split()[-1]
-    before = sorted((made / run).rglob("*"))
-    for output in (f"{run}/planned", f"{run}/workload/x"):
-        status, _, err = invoke(f"{command} --output {output}", made)
-        assert status == BAD_INPUT
-        assert f"{output}: is inside {run}, which is read" in err and err.count("\n") == 1
-    assert sorted((made / run).rglob("*")) == before

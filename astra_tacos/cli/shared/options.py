@@ -16,7 +16,7 @@ from astra_tacos.cli.shared.command import did_you_mean, typed_command
 from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix, refuse_lockstep
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import check_not_inside, output_place
+from astra_tacos.support.files import output_place
 from astra_tacos.support.quoted import quoted
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
 
@@ -311,8 +311,7 @@ def run_options(required: bool, *, takes_compact: bool = False) -> Decorator:
         "directory": _DIRECTORY,
         "network": _network("network"),
     }
-    keeps = {} if required else {"path": "path", "network": "network_path"}
-    return _as_inputs(options, gathered, keeps=keeps, writes_directory=required)
+    return _as_inputs(options, gathered, keeps={} if required else {"path": "path", "network": "network_path"})
 
 
 def as_directory(path: Path | None, given: Given) -> tuple[Path | None, Given]:
@@ -361,20 +360,14 @@ def _as_inputs(
     gathered: Callable[..., RunInputs | CompactInputs | RepairInputs | None],
     *,
     keeps: Mapping[str, str] = MappingProxyType({}),
-    writes_directory: bool = False,
 ) -> Decorator:
-    """Options of files, by name, given to the command as one object, `inputs`; those of `keeps` also under own names.
-
-    An `output` of a command that writes a directory is not inside the run's.
-    """
+    """Options of files, by name, given to the command as one object, `inputs`; those of `keeps` also under own names."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_inputs(*arguments: Any, **given: Any) -> None:
             files = {name: given.pop(name) for name in options}
             more = {own: files[name] for name, own in keeps.items()}
-            if writes_directory and files["path"] is not None and given["output"] is not None:
-                check_not_inside(given["output"], files["path"])
             command(*arguments, inputs=gathered(**files), **more, **given)
 
         decorated: Command = with_inputs
