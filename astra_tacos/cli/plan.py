@@ -24,6 +24,7 @@ from astra_tacos.cli.shared.options import (
 )
 from astra_tacos.cli.shared.plan_table import print_planned
 from astra_tacos.cli.shared.search_options import candidate_option, read_candidates, search_options
+from astra_tacos.planner.request import PLAN_OPTIONS
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING, READING, REPLAYING, SYMMETRIC
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 )
 @baseline_option
 @candidate_option
-@search_options(without=("max_sends", "link_model"), trials=4)
+@search_options(without=("max_sends", "link_model"), defaults=PLAN_OPTIONS)
 @click.option(
     "--max-messages",
     "most_messages",

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from astra_tacos.export.candidate import Candidate
-from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.run.backend import Backend, is_packet_level
 from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
+PLAN_OPTIONS = SearchOptions(chunks_per_npu="auto", trials=4)
+"""Few trials, so that as a rule work lists end before their budgets do."""
 DEFAULT_REPLAYS = 80
 """Of a search for a schedule."""
 _OF_COMPACT = ("inputs", "backend", "baseline", "options", "cache")

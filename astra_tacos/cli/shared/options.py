@@ -1,4 +1,4 @@
-"""Options that several commands share, and the types of their values: sizes, numbers, names of synthesizers, budgets."""
+"""Options that several commands share, and the types of their values: sizes, numbers, names of synthesizers."""
 
 from __future__ import annotations
 
@@ -73,14 +73,17 @@ class OneOf(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic si
         return f"{did_you_mean(str(value), map(str, self.choices))}{super().get_invalid_choice_message(value, ctx)}"
 
 
-class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`auto`, or a whole number from 1 on."""
+class WordOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """A word, or a whole number of a range."""
 
-    name = "auto|N"
+    def __init__(self, word: str, numbers: click.IntRange) -> None:
+        self.name = f"{word}|N"
+        self._word = word
+        self._numbers = numbers
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """`auto` or a positive number; see `click.ParamType`."""
-        return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
+        """The word or the number; see `click.ParamType`."""
+        return self._word if value == self._word else self._numbers.convert(value, param, ctx)  # type: ignore[arg-type]
 
 
 def _memory(text: str) -> int:
@@ -104,12 +107,6 @@ def _counts(text: str) -> tuple[int, ...]:
             raise ConfigError(f"found {part.strip()!r} after the same number, expected each number once")
         found |= set(own)
     return tuple(sorted(found))
-
-
-def _budget(text: str) -> int:
-    from astra_tacos.synthesizer.work import parse_budget
-
-    return parse_budget(text)
 
 
 def _slow(text: str) -> tuple[int, float]:
@@ -149,8 +146,6 @@ SIZES = Parsed("sizes", parse_sizes)
 """`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
 COUNTS = Parsed("numbers", _counts)
 """`1,2,8`, or `0:4` for all from the first up to, and with, the last; several with commas between them, each once."""
-BUDGET = Parsed("budget", _budget)
-"""Sends examined: `20M`, or as many as count as `10s`."""
 SLOW = Parsed("RANK:FACTOR", _slow)
 """`5:1.1`: a rank, and how many times as long its compute takes."""
 NAMES = Parsed("names", _names)
