@@ -6,7 +6,7 @@ import inspect
 import math
 import textwrap
 from collections.abc import Callable, Iterable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -213,6 +213,16 @@ def why_useless(request: type, name: str, values: Iterable[Any], spell: Spell) -
     needs = options_of(request)[name].needs if name in options_of(request) else None
     reasons = [needs(each, spell) for each in values] if needs is not None else []
     return reasons[0] if reasons and None not in reasons else None
+
+
+def without_useless(request: Request) -> Request:
+    """A request whose options that do not count have the defaults of their class."""
+    useless = {
+        each.name: each.default
+        for each in fields(request)  # type: ignore[arg-type]  # a dataclass
+        if why_useless(type(request), each.name, [request], str) is not None
+    }
+    return replace(request, **useless) if useless else request  # type: ignore[type-var]  # a dataclass
 
 
 def described(request: type[Request]) -> type[Request]:

@@ -17,9 +17,8 @@ from astra_tacos.support.options import Group
 _RARE = {
     Group.COLLECTIVE: "--matrix --helpers --sketch --candidate",
     Group.SEARCH: "--trials --seed --verify --refine-steps --refine-max-npus",
-    Group.SIMULATORS: "--remote-memory --directory --ns3-config --astra-sim-bin --baseline --max-messages --cache --no-cache",
+    Group.SIMULATORS: "--remote-memory --directory --ns3-config --astra-sim-bin --cache --no-cache",
     Group.PARTS: "--ranks --without --explain",
-    Group.SCHEDULES: "--schedule-replays --per-iteration --keep-collectives",
     Group.WRITTEN: "--link-order --in-flight --msccl-xml --plot-width --chrome-trace",
     Group.MODEL: "--placement --layer-file --ffn --kv-heads --vocab --gated --experts --top-k --dtype-bytes",
     Group.ITERATION: "--order --micro-batches --steps --virtual-stages --buckets --bucket-mb --first-bucket-mb --zero "

@@ -210,6 +210,14 @@ _OF_SCHEDULES = (
 )
 
 
+_BINARY = click.option(
+    "--astra-sim-bin",
+    type=PATH,
+    metavar="FILE",
+    help=f"The binary for --backend {ASTRA_SIM} or {NS3}; by default $ASTRA_SIM_BIN, or ASTRA-sim's own name for it on PATH.",
+)
+
+
 def backend_option(
     also_program: str | None = None, *, of_schedules: bool = False, packets: bool = False, default: str = _DEFAULT_BACKEND
 ) -> Decorator:
@@ -218,8 +226,8 @@ def backend_option(
     Parameters
     ----------
     also_program
-        What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`, and
-        `in_ns3` where it is one with ns-3.
+        What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`, `in_ns3`
+        where it is one with ns-3, and `astra_sim_bin`, its file, or None.
     default
         Which one is the default, in words.
     """
@@ -234,10 +242,13 @@ def backend_option(
         @click.option("--backend", type=click.Choice(names), help=text)
         @functools.wraps(command)
         def with_backend(*arguments: Any, backend: str | None, **others: Any) -> None:
-            more = {"in_astra_sim": backend in (ASTRA_SIM, NS3), "in_ns3": backend == NS3} if also_program else {}
+            in_program = backend in (ASTRA_SIM, NS3)
+            more = {"in_astra_sim": in_program, "in_ns3": backend == NS3} if also_program else {}
+            if others.get("astra_sim_bin") is not None and not in_program:
+                raise click.UsageError(f"--astra-sim-bin needs --backend {ASTRA_SIM} or {NS3}.")
             command(*arguments, backend=models.get(backend or ""), **more, **others)
 
-        return with_backend
+        return _BINARY(with_backend) if also_program else with_backend
 
     return decorate
 
@@ -252,13 +263,6 @@ _DIRECTORY = click.option(
     metavar="DIR",
     help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default that of the run, or with "
     "--workload the current one.",
-)
-
-
-baseline_option = click.option(
-    "--baseline",
-    type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
-    help="Native algorithm for all collectives of the run before; by default the algorithms of its system file.",
 )
 
 

@@ -64,6 +64,7 @@ from astra_tacos.study.sweep.point import (
 from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
+from astra_tacos.support.options import without_useless
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import QUICK, SearchOptions
@@ -277,7 +278,8 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
     )
 
     def request_of(inputs: RunInputs) -> PlanRequest:
-        asked = task.backend, task.baseline, task.options
+        # What a grid asks of all synthesizers counts for some.
+        asked = task.backend, task.baseline, without_useless(task.options)
         return PlanRequest(inputs, *asked, cache=_path(conditions.cache))
 
     divided = None
