@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import math
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from enum import Enum
+from pathlib import Path
 from typing import Any, TypeVar
 
 from astra_tacos.support.errors import ConfigError
@@ -80,22 +81,29 @@ class Number:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Choice:
-    """One of some names."""
+    """One of some names, or a key of a registry, which may grow."""
 
     names: tuple[str, ...]
+    registry: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All names."""
+        return (*self.names, *self.registry)
 
     def wrong(self, value: object) -> str | None:
         """What is wrong with a value, in words; None if nothing is."""
-        if value in self.names:
-            return None
-        return f"found {value!r}, expected {', '.join(self.names[:-1])} or {self.names[-1]}"
+        *others, last = self.choices
+        return None if value in self.choices else f"found {value!r}, expected {', '.join(others)} or {last}"
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """True or False."""
+    """True or False; the command line has an option for either where it `has_opposite`."""
+
+    has_opposite: bool = False
 
     def wrong(self, value: object) -> str | None:
         """What is wrong with a value, in words; None if nothing is."""
@@ -113,6 +121,18 @@ class Text:
         return None if isinstance(value, str) else f"found {value!r}, expected a string"
 
 
+@dataclass(frozen=True, slots=True)
+class File:
+    """The path of a file."""
+
+    def wrong(self, value: object) -> str | None:
+        """What is wrong with a value, in words; None if nothing is."""
+        return None if isinstance(value, str | Path) else f"found {value!r}, expected a Path"
+
+
+Kind = Whole | Number | Choice | Flag | Text | File
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
     """What a field of a request is for those who set it.
@@ -127,6 +147,8 @@ class Option:
         The title under which `--help-all` shows it; None for an option that `--help` shows.
     name
         Of the command line's option, without dashes; "" for that of the field.
+    also
+        Another name of the command line's option, "" for none.
     metavar
         What stands for a value in help texts; None for what the kind says.
     in_python
@@ -137,17 +159,18 @@ class Option:
         Whether the option counts, which only matters where it was given; None for one that always does.
     """
 
-    kind: Whole | Number | Choice | Flag | Text
+    kind: Kind
     help: str
     group: Group | None = None
     name: str = ""
+    also: str = ""
     metavar: str | None = None
     in_python: str = ""
     shows_default: bool = True
     needs: Need | None = None
 
 
-def option(default: Any, kind: Whole | Number | Choice | Flag | Text, help: str, **settings: Any) -> Any:
+def option(default: Any, kind: Kind, help: str, **settings: Any) -> Any:
     """A field of a dataclass that is an option; `settings` are those of `Option`."""
     return field(default=default, metadata={Option: Option(kind=kind, help=help, **settings)})
 

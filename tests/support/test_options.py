@@ -32,8 +32,9 @@ from astra_tacos.support.options import (
 )
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.workload.generator.request import StepRequest
 
-REQUESTS = (SearchOptions, PlanRequest)
+REQUESTS = (SearchOptions, PlanRequest, StepRequest)
 INPUTS = RunInputs(*(f"{name}" for name in ("w", "s.json", "n.yml")))
 
 
@@ -87,7 +88,7 @@ def test_a_field_is_an_option_of_a_command():
     assert "in the range 1<=x<=9" in invoke(["--spoons", "10"])
     assert invoke(["--main", "rice", "--spoons", "1"]) == "Error: --spoons: needs --main soup."
     assert "--size" in invoke(["--size", "1"])
-    assert "spoons\n    Spoons. None: any.\n" in Lunch.__doc__
+    assert "spoons\n    Spoons for soup. None: any.\n" in Lunch.__doc__
 
 
 @pytest.mark.parametrize(
@@ -146,6 +147,7 @@ def test_seeds_are_for_random_synthesizers(name):
         (f"plan {RUN} --per-iteration", "--per-iteration: needs --schedule."),
         (f"plan {RUN} --keep-collectives", "--keep-collectives: needs --schedule."),
         (f"plan {RUN} --astra-sim-bin x", "--astra-sim-bin needs --backend astra-sim or ns-3."),
+        ("generate --output out --dp 2 --first-bucket-mb 1", "--first-bucket-mb: needs --bucket-mb."),
         (f"replay {RUN} --astra-sim-bin x --backend congestion-aware", "--astra-sim-bin needs --backend astra-sim or ns-3."),
     ],
 )

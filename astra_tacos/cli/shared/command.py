@@ -20,9 +20,6 @@ _RARE = {
     Group.SIMULATORS: "--remote-memory --directory --ns3-config --astra-sim-bin --cache --no-cache",
     Group.PARTS: "--ranks --without --explain",
     Group.WRITTEN: "--link-order --in-flight --msccl-xml --plot-width --chrome-trace",
-    Group.MODEL: "--placement --layer-file --ffn --kv-heads --vocab --gated --experts --top-k --dtype-bytes",
-    Group.ITERATION: "--order --micro-batches --steps --virtual-stages --buckets --bucket-mb --first-bucket-mb --zero "
-    "--optimizer-sharding --sequence-parallel --durations --peak-tflops --memory-bandwidth",
     Group.COSTS: "--cost-model --budget-cost --constraint --min-bandwidth --latency --libra-network --communicator",
     Group.PROCESSES: "--workers --timeout --memory --retry-failed",
 }

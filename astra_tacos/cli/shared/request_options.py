@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from astra_tacos.cli.shared.command import FieldOption
-from astra_tacos.cli.shared.options import Command, Decorator, OneOf, Parsed, WordOr
-from astra_tacos.support.options import Choice, Flag, Number, Option, Text, Whole, options_of, why_useless
+from astra_tacos.cli.shared.options import PATH, Command, Decorator, OneOf, Parsed, WordOr
+from astra_tacos.support.options import Choice, File, Flag, Number, Option, Text, Whole, options_of, why_useless
 
 
 def request_options(
@@ -44,7 +44,7 @@ def request_options(
 
         decorated: Command = with_request
         for name, each in reversed(options.items()):
-            decorated = click.option(f"--{_flag(name, each)}", name, cls=FieldOption, **_settings(each, usual[name]))(decorated)
+            decorated = click.option(*_names(name, each), name, cls=FieldOption, **_settings(each, usual[name]))(decorated)
         return decorated
 
     return decorate
@@ -68,23 +68,34 @@ def _flag(name: str, option: Option) -> str:
     return option.name or name.replace("_", "-")
 
 
+def _names(name: str, option: Option) -> tuple[str, ...]:
+    """The option's names on the command line, the usual one first."""
+    flag = f"--{_flag(name, option)}"
+    if isinstance(option.kind, Flag) and option.kind.has_opposite:
+        flag += f"/--no-{_flag(name, option)}"
+    return (flag, f"--{option.also}") if option.also else (flag,)
+
+
 def _settings(option: Option, default: object) -> dict[str, Any]:
     """What click takes of an option of a request."""
-    kind, settings = option.kind, {"help": option.help, "group": option.group, "show_default": option.shows_default}
+    kind = option.kind
+    settings: dict[str, Any] = {"help": option.help, "group": option.group, "show_default": option.shows_default}
     settings["default"] = None if default is MISSING else default
     if isinstance(kind, Flag):
-        return settings | {"is_flag": True}
+        return settings if kind.has_opposite else settings | {"is_flag": True}
     if isinstance(kind, Text) and kind.alone is not None:
         settings |= {"is_flag": False, "flag_value": kind.alone}
     return settings | {"metavar": option.metavar, "type": _type(kind)}
 
 
-def _type(kind: Whole | Number | Choice | Text) -> click.ParamType:
+def _type(kind: Whole | Number | Choice | Text | File) -> click.ParamType:  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
     if isinstance(kind, Choice):
-        return OneOf(list(kind.names))
+        return OneOf(list(kind.choices))
     if isinstance(kind, Whole):
         numbers = click.IntRange(kind.least, kind.most)
         if kind.read is not None:
             return Parsed("number", kind.read)
         return WordOr(kind.word, numbers) if kind.word else numbers
+    if isinstance(kind, File):
+        return PATH
     return click.FLOAT if isinstance(kind, Number) else click.STRING

@@ -146,7 +146,7 @@ class SearchOptions:
 
     synthesizer: str = option(
         AUTO,
-        Choice((AUTO, *SYNTHESIZERS)),
+        Choice((AUTO,), SYNTHESIZERS),
         "auto tries all synthesizers that support the collective; the fastest schedule wins.",
     )
     chunks_per_npu: int | Literal["auto"] | None = option(
@@ -195,7 +195,7 @@ class SearchOptions:
     )
     effort: str = option(
         DEFAULT,
-        Choice(tuple(EFFORTS)),
+        Choice((), EFFORTS),
         "How long to search: normal stops where the next step promises less than 1%, and replays no other models.",
         in_python="It is also the budget of auto, unless one is given.",
     )
