@@ -37,8 +37,7 @@ from astra_tacos.network.fabric.kinds import make_fabric, with_reducing_switches
 from astra_tacos.network.failures import draw_failures
 from astra_tacos.network.network_config import Dimension, NetworkConfig, read_network
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.request import PlanRequest
-from astra_tacos.planner.solution import PLAN_OPTIONS
+from astra_tacos.planner.request import PLAN_OPTIONS, PlanRequest
 from astra_tacos.run.run import RunInputs
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.synthesizer import SYNTHESIZERS

@@ -24,6 +24,7 @@ from astra_tacos.cli.shared.options import (
     read_with_ns3,
     verbose_option,
 )
+from astra_tacos.cli.shared.request_options import refuse_useless
 from astra_tacos.cli.shared.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import FILES, ComparisonFiles, comparison_result
@@ -100,6 +101,7 @@ def compare(
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
+    refuse_useless(type(options), *(replace(options, synthesizer=name) for name in synthesizers))
     files = ComparisonFiles(**written)
     files.check()
     network = read_with_ns3(network_path, ns3_config, backend)

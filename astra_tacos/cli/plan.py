@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,7 @@ from astra_tacos.cli.plan_modes import refuse_others
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
 from astra_tacos.cli.shared.options import (
-    PATH,
     backend_option,
-    baseline_option,
     check_ns3,
     json_option,
     ns3_option,
@@ -23,7 +22,9 @@ from astra_tacos.cli.shared.options import (
     verbose_option,
 )
 from astra_tacos.cli.shared.plan_table import print_planned
+from astra_tacos.cli.shared.request_options import request_options
 from astra_tacos.cli.shared.search_options import candidate_option, read_candidates, search_options
+from astra_tacos.planner.request import PLAN_OPTIONS, PlanRequest
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING, READING, REPLAYING, SYMMETRIC
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
+    from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 
 @command(
@@ -45,19 +47,9 @@ if TYPE_CHECKING:
 @output_option("Write the planned run here.", required=True)
 @backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
 @ns3_option
-@click.option(
-    "--astra-sim-bin", type=PATH, metavar="FILE", help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN."
-)
-@baseline_option
 @candidate_option
-@search_options(without=("max_sends", "link_model"), trials=4)
-@click.option(
-    "--max-messages",
-    "most_messages",
-    type=click.IntRange(1),
-    help="About how many messages ASTRA-sim may simulate, no fewer than native collectives take; by default 20 times those.",
-)
-@click.option("--place", is_flag=True, help="Also plan the run with its ranks on other NPUs, and keep the faster.")
+@search_options(without=("max_sends", "link_model"), defaults=PLAN_OPTIONS)
+@request_options(PlanRequest, "request_of")
 @click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
@@ -65,23 +57,6 @@ if TYPE_CHECKING:
     help="Directory of synthesized collectives; by default the user's cache.",
 )
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option(
-    "--schedule",
-    is_flag=False,
-    flag_value="search",
-    metavar="POLICY[,POLICY]",
-    help="Also schedule communication: policies or systems such as fuse, split, priority, decouple, reorder, pipeline, ddp, "
-    "bytescheduler:partition=4MB,credit=16MB, dear; alone, search for the best combination (docs/schedule.md).",
-)
-@click.option(
-    "--schedule-replays", type=click.IntRange(0), default=80, show_default=True, help="Combinations that the search replays."
-)
-@click.option(
-    "--per-iteration",
-    is_flag=True,
-    help="With --schedule, of runs of `generate --steps`: shorten an iteration in steady state, not the whole run.",
-)
-@click.option("--keep-collectives", is_flag=True, help="With --schedule: keep the algorithms of collectives.")
 @verbose_option
 @json_option
 def plan(
@@ -97,7 +72,8 @@ def plan(
     no_cache: bool,
     verbose: bool,
     as_json: bool,
-    **asked: Any,
+    request_of: Callable[..., PlanRequest],
+    options: SearchOptions,
 ) -> None:
     """Replace the collectives of a training run by ones synthesized for their groups on the network, and print the gain.
 
@@ -113,7 +89,6 @@ def plan(
     """
     from astra_tacos.network.network_config import read_network
     from astra_tacos.planner import plan as planning
-    from astra_tacos.planner.request import PlanRequest
     from astra_tacos.planner.run_files import check_output, find_program, measure_plan
     from astra_tacos.planner.synthesis_cache import default_cache
     from astra_tacos.run.backend import PACKET
@@ -128,12 +103,12 @@ def plan(
     check_ns3(ns3_config, backend, in_ns3)
     inputs = replace(inputs, ns3=ns3_config) if isinstance(inputs, RunInputs) else inputs
     check_output(output, inputs)
-    request = PlanRequest(
+    request = request_of(
         inputs,
         backend,
+        options=options,
         cache=None if no_cache else cache or default_cache(),
         candidates=read_candidates(candidate_paths),
-        **asked,
     )
     measured: dict[str, Any] = {}
     if isinstance(inputs, CompactInputs):

@@ -24,7 +24,6 @@ from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
     OUTPUT,
-    PATH,
     SLOW,
     backend_option,
     check_ns3,
@@ -48,12 +47,6 @@ if TYPE_CHECKING:
 @run_options(required=False, takes_compact=True)
 @backend_option("runs a binary of ASTRA-sim.", packets=True)
 @ns3_option
-@click.option(
-    "--astra-sim-bin",
-    type=PATH,
-    metavar="FILE",
-    help="The binary for --backend astra-sim or ns-3; by default $ASTRA_SIM_BIN, or ASTRA-sim's own name for it on PATH.",
-)
 @click.option(
     "--slow",
     "slowed",
@@ -112,8 +105,8 @@ def replay(
     if isinstance(inputs, CompactInputs):
         from astra_tacos.network.network_config import read_network
 
-        if is_packet_level(backend) or astra_sim_bin or in_astra_sim:
-            what = "--backend astra-sim and ns-3" if in_astra_sim and not astra_sim_bin else "Packets and --astra-sim-bin"
+        if is_packet_level(backend) or in_astra_sim:
+            what = f"--backend {ASTRA_SIM} and {NS3}" if in_astra_sim else "Packets"
             raise click.UsageError(f"{what} need an ordinary run: `export {inputs.folder} --format run` writes it.")
         asked.check((inputs.network,))
         compile_ahead(*READING, *REPLAYING)
@@ -124,7 +117,7 @@ def replay(
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
         kind, target = identify(path)
-        if asked != ReplayOutputs() or slow or astra_sim_bin or in_astra_sim:
+        if asked != ReplayOutputs() or slow or in_astra_sim:
             raise click.UsageError(
                 "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give its directory."
             )

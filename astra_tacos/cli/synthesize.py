@@ -106,6 +106,8 @@ def synthesize(
         raise click.UsageError("Missing option '--network'.")
     if size_bytes is None and matrix is None:
         raise click.UsageError("Missing option '--size'.")
+    if msccl_xml is not None and output is None:
+        raise click.UsageError(f"--{'' if msccl_xml else 'no-'}msccl-xml needs --output, where the file is written.")
     if output is not None:
         EXPORTER.check_output(output)
     network = read_with_ns3(network_path, ns3_config, backend)

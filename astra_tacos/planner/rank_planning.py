@@ -22,7 +22,7 @@ from astra_tacos.planner.planning import Planning, Start
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.run_bound import RunBound, run_bound
 from astra_tacos.planner.solution import CaseSolution
-from astra_tacos.planner.synthesis import check_named, solve_case
+from astra_tacos.planner.synthesis import check_candidates, check_named, solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import baseline_run, find_workload, limit_messages
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
@@ -91,6 +91,7 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
         cases, candidates = self.workload.cases, self.request.candidates
         if options and not candidates:
             check_named(cases, self.clock, options[0])
+        check_candidates(cases, self.clock, self.request.options, candidates)
         threads = next((own.threads for own in options if own.threads), None) or os.cpu_count() or 1
         each = [replace(own, threads=max(1, threads // max(len(cases), 1))) for own in options]
         alike = dict.fromkeys(range(len(cases))) if candidates else find_alike(cases)

@@ -1,4 +1,4 @@
-"""Default search options of cases, and the result of synthesizing a case.
+"""The result of synthesizing a case.
 
 Schedules that the oracle refuses are faults of this package. A plan drops them, goes on, and says so where nobody can miss it.
 """
@@ -10,11 +10,7 @@ from dataclasses import dataclass
 
 from astra_tacos.planner.workload import DistinctCollective
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.violation import Violation
-
-PLAN_OPTIONS = SearchOptions(chunks_per_npu="auto", trials=4)
-"""Few trials, so that as a rule work lists end before their budgets do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

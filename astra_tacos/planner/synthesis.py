@@ -10,6 +10,7 @@ and synthesizers.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -268,6 +269,30 @@ def check_named(cases: Sequence[DistinctCollective], backend: Backend, options: 
         return
     each = "; ".join(f"{case.name}: {reason}" for reason, case in reasons.items())
     raise SynthesisError(f"{options.synthesizer} can do no collective of the run: {each}")
+
+
+def check_candidates(
+    cases: Sequence[DistinctCollective], backend: Backend, options: SearchOptions, candidates: Sequence[Candidate]
+) -> None:
+    """Check that the program of each file does one of the cases.
+
+    Raises
+    ------
+    ConfigError
+        If one does none.
+    """
+    collectives: list[Collective] = []
+    for case in cases:
+        if _refusal(case, options) is None:
+            with contextlib.suppress(ConfigError):  # fewer bytes than chunks
+                collectives += [task.collective for task in _views(list_tasks(case, backend, options))]
+    for candidate in candidates:
+        reasons = [candidate.why_not(collective) for collective in collectives]
+        if None not in reasons:
+            each = ", ".join(str(reason) for reason in dict.fromkeys(reasons)) or "the run has none that is planned"
+            raise ConfigError(
+                f"{candidate.proven.path}: fits no collective of the run: {each}; expected a program of one of them"
+            )
 
 
 def _why_not_named(case: DistinctCollective, backend: Backend, options: SearchOptions) -> str | None:

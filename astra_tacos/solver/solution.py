@@ -30,6 +30,7 @@ from astra_tacos.solver.sketch_cost import SketchCost
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
+from astra_tacos.support.options import check_needs
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -68,7 +69,7 @@ class Request:
     Raises
     ------
     ConfigError
-        If some of them exclude one another.
+        If some of them exclude one another, or an option of the search does not count.
     """
 
     network: NetworkConfig
@@ -94,6 +95,7 @@ class Request:
     def __post_init__(self) -> None:
         if self.helpers and self.part_bytes is not None:
             raise ConfigError("helpers: all NPUs of an all-to-allv take part, expected none")
+        check_needs(self.options)
         object.__setattr__(self, "asked_bytes", self.size_bytes)
         if self.options.chooses_chunks:
             as_run = size_as_run(self.collective, self.network.num_npus - len(self.helpers), self.size_bytes)

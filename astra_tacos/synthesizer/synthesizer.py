@@ -69,6 +69,11 @@ class Synthesizer:
     least_ns: Callable[[Topology, Collective], float] | None = None
     in_auto: bool = True
 
+    @property
+    def has_one_cut(self) -> bool:
+        """Whether a search tries it with a single number of chunks, whatever the collective."""
+        return self.collectives <= self.cuts_itself
+
     def why_not(self, topology: Topology, collective: Collective) -> str | None:
         """The reason why this synthesizer cannot synthesize a collective; None if it can."""
         if collective.name not in self.collectives:

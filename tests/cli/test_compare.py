@@ -155,7 +155,7 @@ def test_bad_options(network, arguments, expected):
 
 
 def test_a_directory_with_tables_of_others_stays_as_it_is(network, tmp_path):
-    common = f"--network {network} --sizes 64KiB --synthesizers ring --output out"
+    common = f"--network {network} --sizes 64KiB --synthesizers ring,tacos --output out"
     (tmp_path / "out").mkdir()
     mine = tmp_path / "out/compare.csv"
     mine.write_text("size,seconds\n1,2\n")
@@ -175,7 +175,7 @@ def test_files_appear_together_or_not_at_all(network, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("astra_tacos.report.compare_rows.write_json", full)
-    common = f"--network {network} --sizes 64KiB --synthesizers ring --csv rows.csv --output out"
+    common = f"--network {network} --sizes 64KiB --synthesizers ring,tacos --csv rows.csv --output out"
     result = compare(f"{common}")
     assert str(result.exception) == "out/compare.json: cannot be written (No space left on device)"
     assert [path.name for path in tmp_path.iterdir()] == [network]

@@ -104,11 +104,11 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name):
             "micro-batches or ranks",
         ),
         (f"{SMALL} --tp 4 --sequence 30 --sequence-parallel", "sequence: found 30, expected a multiple of tp, which is 4"),
-        (f"{SMALL} --dp 2 --peak-tflops nan", "peak-tflops: found nan, expected a number above 0"),
+        (f"{SMALL} --dp 2 --peak-tflops nan", "peak tflops: found nan, expected more than 0 TFLOP/s"),
         (f"{SMALL} --dp 8 --network n.yml", "n.yml: found 4 NPUs, expected dp x tp x pp = 8"),
         ("--dp 2 --layers 4", "Missing option '--hidden' (or '--model')."),
-        (f"{SMALL} --dp 2 --bucket-mb nan", "bucket-mb: found nan, expected a number of MiB above 0"),
-        (f"{SMALL} --dp 2 --bucket-mb 25 --first-bucket-mb inf", "first-bucket-mb: found inf, expected a number of MiB above 0"),
+        (f"{SMALL} --dp 2 --bucket-mb nan", "bucket mb: found nan, expected more than 0 MiB"),
+        (f"{SMALL} --dp 2 --bucket-mb 25 --first-bucket-mb inf", "first bucket mb: found inf, expected more than 0 MiB"),
     ],
 )
 def test_bad_input_gets_one_line(more, message):

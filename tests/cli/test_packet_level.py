@@ -96,11 +96,11 @@ def test_a_binary_of_ns3_gets_its_files(folder):
 
 
 def test_packets_are_replayed_only_where_they_are_the_clock(folder):
-    asked = "--network switch.yml --collective all-gather --trials 1"
+    asked = "--network switch.yml --collective all-gather"
     result = answer(f"synthesize {asked} --size 1MiB --synthesizer symmetric --effort thorough", folder)
     assert result["backend"] == "congestion-aware" and result["packets_ns"] is None
     assert not any("packet level" in note for note in result["notes"])
-    rows = answer(f"compare {asked} --sizes 64KiB --synthesizers tacos --chunks-per-npu 1 --effort thorough", folder)["rows"]
+    rows = answer(f"compare {asked} --sizes 64KiB --synthesizers tacos --chunks-per-npu 1 --trials 1", folder)["rows"]
     assert [(row["synthesizer"], row["packets_ns"]) for row in rows] == [("tacos", None), ("native", None)]
 
 

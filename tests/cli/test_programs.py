@@ -83,6 +83,11 @@ def test_plan(tmp_path):
     found = answer(f"{planning} plan --candidate gather.xml", tmp_path)
     assert [case["algorithm"] for case in found["cases"]] == ["gather.xml"]
     assert made["predicted_ns"] == found["after_ns"]
+    left = run(f"{planning} other --candidate gather.xml --candidate ring.xml", cwd=tmp_path)
+    assert (left.returncode, left.stdout, left.stderr.count("\n")) == (2, "", 1) and not (tmp_path / "other").exists()
+    assert "ring.xml: fits no collective of the run: is of all-reduce, not of all-gather" in left.stderr
+    left = run(f"{planning} other --candidate gather.xml --schedule fuse --keep-collectives", cwd=tmp_path)
+    assert left.returncode == 2 and "candidates, keep_collectives: found both" in left.stderr
 
 
 def test_frontier(tmp_path):

@@ -11,14 +11,13 @@ from helpers.lint_runs import RunFiles
 from astra_tacos import Device, LayeredStep, ModelLayer, Step, generate, replay_run
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
-from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.request import PLAN_OPTIONS, PlanRequest
 from astra_tacos.planner.retime.candidates import Candidates
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.request import parse_schedule
 from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule
 from astra_tacos.planner.retime.written import scheduled_run
 from astra_tacos.planner.run_files import planned_inputs
-from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.backend import choose_backend

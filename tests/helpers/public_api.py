@@ -6,6 +6,7 @@ Run as a program, this writes them.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import subprocess
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 
 import astra_tacos
+from astra_tacos.support.options import help_of, options_of
 
 ROOT = Path(astra_tacos.__file__).parents[1]
 STUB = ROOT / "astra_tacos" / "__init__.pyi"
@@ -80,6 +82,16 @@ def docstring(module: str, name: str) -> str:
     return ""
 
 
+def options_table(public_name: str, module: str, name: str) -> str:
+    """The options of a request as a table, "" for what has none."""
+    value = getattr(importlib.import_module(module), name)
+    options = options_of(value) if dataclasses.is_dataclass(value) else {}
+    defaults = {field.name: field.default for field in dataclasses.fields(value)} if options else {}
+    rows = [f"| `{field}` | `{defaults[field]!r}` | {help_of(option)} |" for field, option in options.items()]
+    head = [f"Options of `{public_name}`:\n\n| field | default | what it is for |\n|---|---|---|"]
+    return "\n".join([*head, *(row.replace("\n", " ") for row in rows), ""]) if rows else ""
+
+
 def page() -> str:
     """The text of docs/api.md."""
     parts = [_HEAD]
@@ -89,6 +101,7 @@ def page() -> str:
             summary = " ".join(docstring(*place).split("\n\n")[0].split()).replace("|", "\\|")
             parts[-1] += f"\n| `{name}` | {summary} |"
         parts[-1] += "\n"
+        parts += [table for name, place in names.items() if (table := options_table(name, *place))]
     return "\n".join(parts)
 
 

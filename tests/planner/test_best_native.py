@@ -25,7 +25,7 @@ from astra_tacos.run.system import BASELINE, COMM_KEYS, LOCAL_BW_AWARE
 from astra_tacos.solver.native_configuration import NativeConfiguration
 from astra_tacos.verifier.run_oracle import verify_run
 
-QUICK = SearchOptions("ring", trials=1, threads=1, chunks_per_npu=1)
+QUICK = SearchOptions("ring", threads=1, chunks_per_npu=1)
 ON_AWARE = {"options": QUICK, "backend": CONGESTION_AWARE}
 AG = CommType.ALL_GATHER
 

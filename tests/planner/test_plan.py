@@ -25,7 +25,7 @@ from astra_tacos import (
     replay_run,
 )
 from astra_tacos.planner.plan import plan
-from astra_tacos.planner.solution import PLAN_OPTIONS
+from astra_tacos.planner.request import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import DEFAULT_FACTOR, find_workload, limit_messages, native_messages
 from astra_tacos.run.backend import CONGESTION_AWARE

@@ -11,7 +11,7 @@ from helpers.plans import generated_run, options_of
 
 from astra_tacos import Parallelism, Step
 
-QUICK = ("--no-cache", "--synthesizer", "ring", "--trials", "1", "--threads", "1")
+QUICK = ("--no-cache", "--synthesizer", "ring", "--threads", "1")
 
 
 def _run_of_two_steps(folder):

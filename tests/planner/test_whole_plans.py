@@ -31,7 +31,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from astra_tacos import ConfigError, NodeType, Parallelism, SearchOptions, Step, read_run, replay_run
-from astra_tacos.planner.solution import PLAN_OPTIONS
+from astra_tacos.planner.request import PLAN_OPTIONS
 from astra_tacos.replayer.run_replay import try_replay
 from astra_tacos.run.backend import CONGESTION_AWARE
 

@@ -12,23 +12,18 @@ from typing import Any
 import click
 
 from astra_tacos.cli.shared.console import echo
+from astra_tacos.support.options import Group
 
 _RARE = {
-    "The collective and what makes it": "--matrix --helpers --sketch --candidate",
-    "The search": "--budget --time-limit --max-sends --link-model --reduce-bandwidth --trials --seed --threads --verify "
-    "--refine-steps --refine-max-npus",
-    "Runs and simulators": "--remote-memory --directory --ns3-config --astra-sim-bin --baseline --max-messages --cache "
-    "--no-cache",
-    "Parts of a run": "--ranks --without --explain",
-    "Schedules of communication": "--schedule-replays --per-iteration --keep-collectives",
-    "What is written": "--link-order --in-flight --msccl-xml --plot-width --chrome-trace",
-    "The model": "--placement --layer-file --ffn --kv-heads --vocab --gated --experts --top-k --dtype-bytes",
-    "The iteration": "--order --micro-batches --steps --virtual-stages --buckets --bucket-mb --first-bucket-mb --zero "
-    "--optimizer-sharding --sequence-parallel --durations --peak-tflops --memory-bandwidth",
-    "Costs and limits": "--cost-model --budget-cost --constraint --min-bandwidth --latency --libra-network --communicator",
-    "Processes": "--workers --timeout --memory --retry-failed",
+    Group.COLLECTIVE: "--matrix --helpers --sketch --candidate",
+    Group.SEARCH: "--trials --seed --verify --refine-steps --refine-max-npus",
+    Group.SIMULATORS: "--remote-memory --directory --ns3-config --astra-sim-bin --cache --no-cache",
+    Group.PARTS: "--ranks --without --explain",
+    Group.WRITTEN: "--link-order --in-flight --msccl-xml --plot-width --chrome-trace",
+    Group.COSTS: "--cost-model --budget-cost --constraint --min-bandwidth --latency --libra-network --communicator",
+    Group.PROCESSES: "--workers --timeout --memory --retry-failed",
 }
-"""By title, options that few people set, in all commands that have them: `--help-all` shows them, `--help` does not."""
+"""Options of commands alone that few people set, in all commands that have them; fields of requests say their groups."""
 _TYPED = "astra_tacos.typed"
 _MOST_SHOWN = 11
 """Of a command with no more options, `--help` shows all."""
@@ -38,6 +33,14 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`did you mean all-reduce? ` for a name that is near one of some others, else ""."""
     near = difflib.get_close_matches(name.lower(), names, 1)
     return f"did you mean {near[0]}? " if near else ""
+
+
+class FieldOption(click.Option):
+    """An option that is a field of a request, and under which title full help shows it."""
+
+    def __init__(self, *names: Any, group: Group | None = None, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.group = group
 
 
 class Command(click.Command):
@@ -102,19 +105,19 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See `click.Command`: the options that people set, then the others by what they are for, then the modes."""
-        groups: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *_RARE)}
-        titles = {name: title for title, names in _RARE.items() for name in names.split()}
+        groups: dict[Group | None, list[tuple[str, str]]] = {group: [] for group in (None, *Group)}
+        of_names = {name: group for group, names in _RARE.items() for name in names.split()}
         is_short = len(self.params) <= _MOST_SHOWN
         for parameter in self.get_params(ctx):
             record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
             if record is not None:
-                groups["Options" if is_short else titles.get(parameter.opts[0], "Options")].append(record)
-        if self.modes:
-            groups["Other questions (each has options and help of its own)"] = [
-                (name, self._mode(name).get_short_help_str(100)) for name in self.modes
-            ]
-        for title, rows in groups.items():
-            if rows and (title not in _RARE or _HELP_ALL.name in ctx.meta):
+                group = parameter.group if isinstance(parameter, FieldOption) else of_names.get(parameter.opts[0])
+                groups[None if is_short else group].append(record)
+        modes = [(name, self._mode(name).get_short_help_str(100)) for name in self.modes]
+        sections = [("Options", groups.pop(None))]
+        sections += [(str(group.value), rows) for group, rows in groups.items() if group and _HELP_ALL.name in ctx.meta]
+        for title, rows in (*sections, ("Other questions (each has options and help of its own)", modes)):
+            if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
 

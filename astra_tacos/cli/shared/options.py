@@ -1,4 +1,4 @@
-"""Options that several commands share, and the types of their values: sizes, numbers, names of synthesizers, budgets."""
+"""Options that several commands share, and the types of their values: sizes, numbers, names of synthesizers."""
 
 from __future__ import annotations
 
@@ -74,14 +74,17 @@ class OneOf(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic si
         return f"{did_you_mean(str(value), map(str, self.choices))}{super().get_invalid_choice_message(value, ctx)}"
 
 
-class AutoOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
-    """`auto`, or a whole number from 1 on."""
+class WordOr(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic since click 8.2
+    """A word, or a whole number of a range."""
 
-    name = "auto|N"
+    def __init__(self, word: str, numbers: click.IntRange) -> None:
+        self.name = f"{word}|N"
+        self._word = word
+        self._numbers = numbers
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
-        """`auto` or a positive number; see `click.ParamType`."""
-        return "auto" if value == "auto" else click.IntRange(1).convert(value, param, ctx)  # type: ignore[arg-type]
+        """The word or the number; see `click.ParamType`."""
+        return self._word if value == self._word else self._numbers.convert(value, param, ctx)  # type: ignore[arg-type]
 
 
 def _memory(text: str) -> int:
@@ -105,12 +108,6 @@ def _counts(text: str) -> tuple[int, ...]:
             raise ConfigError(f"found {part.strip()!r} after the same number, expected each number once")
         found |= set(own)
     return tuple(sorted(found))
-
-
-def _budget(text: str) -> int:
-    from astra_tacos.synthesizer.work import parse_budget
-
-    return parse_budget(text)
 
 
 def _slow(text: str) -> tuple[int, float]:
@@ -150,8 +147,6 @@ SIZES = Parsed("sizes", parse_sizes)
 """`64KiB,1MiB`, or `64KiB:1GiB` for every size from the first on, four times larger each, up to the second."""
 COUNTS = Parsed("numbers", _counts)
 """`1,2,8`, or `0:4` for all from the first up to, and with, the last; several with commas between them, each once."""
-BUDGET = Parsed("budget", _budget)
-"""Sends examined: `20M`, or as many as count as `10s`."""
 SLOW = Parsed("RANK:FACTOR", _slow)
 """`5:1.1`: a rank, and how many times as long its compute takes."""
 NAMES = Parsed("names", _names)
@@ -216,6 +211,14 @@ _OF_SCHEDULES = (
 )
 
 
+_BINARY = click.option(
+    "--astra-sim-bin",
+    type=PATH,
+    metavar="FILE",
+    help=f"The binary for --backend {ASTRA_SIM} or {NS3}; by default $ASTRA_SIM_BIN, or ASTRA-sim's own name for it on PATH.",
+)
+
+
 def backend_option(
     also_program: str | None = None, *, of_schedules: bool = False, packets: bool = False, default: str = _DEFAULT_BACKEND
 ) -> Decorator:
@@ -224,8 +227,8 @@ def backend_option(
     Parameters
     ----------
     also_program
-        What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`, and
-        `in_ns3` where it is one with ns-3.
+        What a binary of ASTRA-sim is good for, where it may be asked for, too; the command then gets `in_astra_sim`, `in_ns3`
+        where it is one with ns-3, and `astra_sim_bin`, its file, or None.
     default
         Which one is the default, in words.
     """
@@ -240,10 +243,13 @@ def backend_option(
         @click.option("--backend", type=click.Choice(names), help=text)
         @functools.wraps(command)
         def with_backend(*arguments: Any, backend: str | None, **others: Any) -> None:
-            more = {"in_astra_sim": backend in (ASTRA_SIM, NS3), "in_ns3": backend == NS3} if also_program else {}
+            in_program = backend in (ASTRA_SIM, NS3)
+            more = {"in_astra_sim": in_program, "in_ns3": backend == NS3} if also_program else {}
+            if others.get("astra_sim_bin") is not None and not in_program:
+                raise click.UsageError(f"--astra-sim-bin needs --backend {ASTRA_SIM} or {NS3}.")
             command(*arguments, backend=models.get(backend or ""), **more, **others)
 
-        return with_backend
+        return _BINARY(with_backend) if also_program else with_backend
 
     return decorate
 
@@ -258,13 +264,6 @@ _DIRECTORY = click.option(
     metavar="DIR",
     help="Directory in which ASTRA-sim is started: paths in the system JSON start there. By default that of the run, or with "
     "--workload the current one.",
-)
-
-
-baseline_option = click.option(
-    "--baseline",
-    type=click.Choice(("ring", "direct", "halvingDoubling", "doubleBinaryTree")),
-    help="Native algorithm for all collectives of the run before; by default the algorithms of its system file.",
 )
 
 

@@ -10,129 +10,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.console import compile_ahead, progress
-from astra_tacos.cli.shared.options import BUDGET, PATH, AutoOr, Command, Decorator, OneOf
+from astra_tacos.cli.shared.options import PATH, Command, Decorator, OneOf
+from astra_tacos.cli.shared.request_options import request_options
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL
-from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.first_use import PROGRAMS
-from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
-from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.search.search_options import DEFAULT, EFFORTS, MOST_TRIALS, SearchOptions
-from astra_tacos.synthesizer.work import SENDS_PER_SECOND
+from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 if TYPE_CHECKING:
     from astra_tacos.export.candidate import Candidate
     from astra_tacos.support.arrays import Ints
 
 
-class _Option:
-    """An option of the command line, of which commands may change the default."""
-
-    def __init__(self, *names: str, **settings: Any) -> None:
-        self.names = names
-        self.settings = settings
-
-    def __call__(self, command: Command, **changes: Any) -> Command:
-        return click.option(*self.names, **(self.settings | changes))(command)
-
-
-_OPTIONS = {
-    "synthesizer": _Option(
-        "--synthesizer",
-        type=OneOf([AUTO, *SYNTHESIZERS]),
-        default=AUTO,
-        show_default=True,
-        help="auto tries all synthesizers that support the collective; the fastest schedule wins.",
-    ),
-    "effort": _Option(
-        "--effort",
-        type=click.Choice(tuple(EFFORTS)),
-        default=DEFAULT,
-        show_default=True,
-        help="How long to search: normal stops where the next step promises less than 1%, and replays no other models.",
-    ),
-    "budget": _Option(
-        "--budget",
-        type=BUDGET,
-        metavar="SENDS",
-        help="Work of a search, in sends examined, for those who count: 20M, "
-        f"or 10s for {10 * SENDS_PER_SECOND // 1_000_000}M, about the work of one core in that time. The same on every machine.",
-    ),
-    "time_limit_s": _Option(
-        "--time-limit",
-        "time_limit_s",
-        type=float,
-        metavar="SECONDS",
-        help="Wall time after which a search starts no candidate; by default none. If it strikes, results vary by machine.",
-    ),
-    "chunks_per_npu": _Option(
-        "--chunks-per-npu",
-        type=AutoOr(),
-        default="auto",
-        show_default=True,
-        help="Chunks in an NPU's shard, or in its part for another NPU; for a broadcast or reduce, in all. auto tries several.",
-    ),
-    "max_sends": _Option(
-        "--max-sends",
-        type=click.IntRange(1),
-        default=MAX_SENDS,
-        show_default=True,
-        help="Most sends of a schedule with more than one chunk per NPU that --chunks-per-npu auto tries.",
-    ),
-    "link_model": _Option(
-        "--link-model",
-        type=click.Choice([*LINK_MODELS, "fastest", "auto"]),
-        default="auto",
-        show_default=True,
-        help="How long a send holds its link; auto: as stock ASTRA-sim replays exactly, else the faster of both.",
-    ),
-    "reduce_bandwidth_gbps": _Option(
-        "--reduce-bandwidth",
-        "reduce_bandwidth_gbps",
-        type=float,
-        default=0.0,
-        metavar="GB/s",
-        help="Speed of a reduction; 0, the default, is 1 ns.",
-    ),
-    "trials": _Option(
-        "--trials",
-        type=click.IntRange(1, MOST_TRIALS),
-        help="Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks.",
-    ),
-    "seed": _Option(
-        "--seed", type=click.IntRange(0), default=0, show_default=True, help="First seed; the same seed gives the same bytes."
-    ),
-    "threads": _Option(
-        "--threads", type=click.IntRange(1), help="Threads, by default one per core; the result does not depend on their number."
-    ),
-}
-"""By field of `SearchOptions`."""
-
-
-def search_options(without: Collection[str] = (), **defaults: object) -> Decorator:
-    """What `SearchOptions` has, given to the command as `options`.
-
-    Parameters
-    ----------
-    without
-        Fields that the command has no option for.
-    defaults
-        By field, the option's default for this command, if that is another than usual.
-    """
-    names = [name for name in _OPTIONS if name not in without]
-
-    def decorate(command: Command) -> Command:
-        @functools.wraps(command)
-        def with_options(*arguments: Any, **given: Any) -> None:
-            asked = {name: given.pop(name) for name in names}
-            command(*arguments, options=SearchOptions(**asked), **given)
-
-        decorated: Command = with_options
-        for name in reversed(names):
-            changes = {"default": defaults[name], "show_default": True} if name in defaults else {}
-            decorated = _OPTIONS[name](decorated, **changes)
-        return decorated
-
-    return decorate
+def search_options(without: Collection[str] = (), defaults: SearchOptions = SearchOptions(chunks_per_npu="auto")) -> Decorator:  # noqa: B008 (frozen)
+    """What `SearchOptions` has, given to the command as `options`; see `request_options`."""
+    return request_options(SearchOptions, "options", without=without, defaults=defaults, is_whole=True)
 
 
 def unequal_collective_options(command: Command) -> Command:

@@ -14,7 +14,7 @@ import numpy as np
 
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.planner.group_topology import Machine
-from astra_tacos.planner.solution import PLAN_OPTIONS
+from astra_tacos.planner.request import PLAN_OPTIONS
 from astra_tacos.planner.synthesis import solve_case
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import Workload

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from astra_tacos.planner.request import SEARCH
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.quoted import quoted
 
-AS_IS, SEARCH = "as-is", "search"
+AS_IS = "as-is"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.request import SEARCH, PlanRequest
 from astra_tacos.planner.retime.candidates import Candidate, Candidates, replay_with
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.exposure_bound import exposed_ns, exposed_of_ranks
 from astra_tacos.planner.retime.policy import MAX_NODES_OF_RANK
-from astra_tacos.planner.retime.request import AS_IS, SEARCH, describe, parse_schedule
+from astra_tacos.planner.retime.request import AS_IS, describe, parse_schedule
 from astra_tacos.planner.retime.search import Found, Tried, names_of, search
 from astra_tacos.planner.retime.search import tried as tried_candidate
 from astra_tacos.planner.retime.written import on_all_ranks, scheduled_run

@@ -29,9 +29,8 @@ from astra_tacos.planner.place import write_placed
 from astra_tacos.planner.plan import plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.planned_collectives import plan_collectives
-from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.request import PLAN_OPTIONS, PlanRequest
 from astra_tacos.planner.run_files import planned_inputs
-from astra_tacos.planner.solution import PLAN_OPTIONS
 from astra_tacos.planner.synthesis_cache import SynthesisCache, Wanted
 from astra_tacos.run.backend import choose_backend, is_packet_level
 from astra_tacos.run.compact_run import read_compact
@@ -66,6 +65,7 @@ from astra_tacos.study.sweep.point import (
 from astra_tacos.study.sweep.run_source import RUN_KEYS, read_run_source
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.installation import package_version
+from astra_tacos.support.options import without_useless
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -280,7 +280,8 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
     )
 
     def request_of(inputs: RunInputs) -> PlanRequest:
-        asked = task.backend, task.baseline, task.options
+        # What a grid asks of all synthesizers counts for some.
+        asked = task.backend, task.baseline, without_useless(task.options)
         return PlanRequest(inputs, *asked, cache=_path(conditions.cache))
 
     divided = None

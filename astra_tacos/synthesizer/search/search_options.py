@@ -11,14 +11,13 @@ from typing import Any, Literal
 
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, can_replay_blocking, choose_link_model
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.options import Choice, Group, Number, Spell, Whole, check_values, described, option
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS
-from astra_tacos.synthesizer.work import SENDS_PER_SECOND
+from astra_tacos.synthesizer.work import SENDS_PER_SECOND, parse_budget
 
 FASTEST: Literal["fastest"] = "fastest"
 """The choice of both link models: schedules of either are made, and the fastest wins."""
-_MOST = (1 << 62) - 1
 MOST_TRIALS = 1000
 """Most seeds of a search: its work list has all seeds of every number of chunks before a budget or a time limit counts."""
 
@@ -112,38 +111,32 @@ EFFORTS = {
 QUICK, DEFAULT, THOROUGH = EFFORTS
 
 
+def _needs_seeds(options: SearchOptions, spell: Spell) -> str | None:
+    """Seeds count where a synthesizer is random."""
+    if any(SYNTHESIZERS[name].is_random for name in _named(options.synthesizer)):
+        return None
+    return f"the schedule of {spell('synthesizer')} {options.synthesizer} does not depend on seeds"
+
+
+def _needs_candidates(options: SearchOptions, spell: Spell) -> str | None:
+    """A limit of a search counts where there may be a second candidate: it never keeps the first from being made."""
+    named = _named(options.synthesizer)
+    has_several = len(named) > 1 or (any(SYNTHESIZERS[name].is_random for name in named) and options.trials != 1)
+    has_several |= options.chunks_per_npu == "auto" and not all(SYNTHESIZERS[name].has_one_cut for name in named)
+    if has_several or options.link_model not in LINK_MODELS:
+        return None
+    asked = f"{spell('synthesizer')} {options.synthesizer} with its chunks and {spell('link_model')} {options.link_model}"
+    return f"{asked} is a single candidate, and there is nothing to stop"
+
+
+def _named(synthesizer: str) -> tuple[str, ...]:
+    return auto_synthesizers() if synthesizer == AUTO else (synthesizer,)
+
+
+@described
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
     """Options of searches; they mean the same in `synthesize`, `compare`, `plan`, `optimize` and sweeps.
-
-    Parameters
-    ----------
-    synthesizer
-        Key of `SYNTHESIZERS`, or `auto` for all of its portfolio that can do the collective.
-    chunks_per_npu
-        `auto` tries several numbers; None takes the collective as it is cut, and means `auto` where no collective is given.
-    max_sends
-        With `auto`, chunks are as many as lead to so many sends at most (one per NPU may lead to more).
-    link_model
-        `auto` takes what stock ASTRA-sim replays exactly, see `link_models_of`; `fastest` tries both.
-    reduce_bandwidth_gbps
-        Decimal GB/s of a reduction, 0 for ASTRA-sim's 1 ns.
-    trials
-        Seeds of a random synthesizer, from `seed` on; None for as many as take about half a second together, 1 to 32; at
-        most 1,000.
-    seed
-        First seed, 0 to 2**62 - 1.
-    effort
-        Key of `EFFORTS`: how little a candidate may promise to be tried, and the budget of `auto` unless one is given.
-    budget
-        Sends that the search may examine (see `work`); the first candidate is always made, others are stopped where they examine
-        a quarter more than is left. None for that of the effort with `auto`, within which candidates are started, and for no
-        limit with a single synthesizer.
-    time_limit_s
-        Seconds of wall time after which no more candidates are started, compilation counted; None for no limit. Where it
-        strikes, the result depends on the machine, and the search says so.
-    threads
-        Candidates made at a time, None for one per core; the result does not depend on it.
 
     Raises
     ------
@@ -151,41 +144,96 @@ class SearchOptions:
         If a value is of the wrong type or out of range.
     """
 
-    synthesizer: str = AUTO
-    chunks_per_npu: int | Literal["auto"] | None = None
-    max_sends: int = MAX_SENDS
-    link_model: LinkModel | Literal["auto", "fastest"] = "auto"
-    reduce_bandwidth_gbps: float = 0.0
-    trials: int | None = None
-    seed: int = 0
-    effort: str = DEFAULT
-    budget: int | None = None
-    time_limit_s: float | None = None
-    threads: int | None = None
+    synthesizer: str = option(
+        AUTO,
+        Choice((AUTO,), SYNTHESIZERS),
+        "auto tries all synthesizers that support the collective; the fastest schedule wins.",
+    )
+    chunks_per_npu: int | Literal["auto"] | None = option(
+        None,
+        Whole(word="auto"),
+        "Chunks in an NPU's shard, or in its part for another NPU; for a broadcast or reduce, in all. auto tries several.",
+        in_python="None takes the collective as it is cut, and means auto where no collective is given.",
+    )
+    max_sends: int = option(
+        MAX_SENDS,
+        Whole(),
+        "Most sends of a schedule with more than one chunk per NPU that --chunks-per-npu auto tries.",
+        group=Group.SEARCH,
+    )
+    link_model: LinkModel | Literal["auto", "fastest"] = option(
+        "auto",
+        Choice((*LINK_MODELS, FASTEST, "auto")),
+        "How long a send holds its link; auto: as stock ASTRA-sim replays exactly, else the faster of both.",
+        group=Group.SEARCH,
+        in_python="See `link_models_of`; fastest tries both.",
+    )
+    reduce_bandwidth_gbps: float = option(
+        0.0,
+        Number("GB/s", may_be_zero=True),
+        "Speed of a reduction; 0, the default, is 1 ns.",
+        group=Group.SEARCH,
+        name="reduce-bandwidth",
+        metavar="GB/s",
+        shows_default=False,
+        in_python="GB/s are decimal.",
+    )
+    trials: int | None = option(
+        None,
+        Whole(most=MOST_TRIALS),
+        "Seeds of a random synthesizer; by default 1 to 32, fewer for larger networks.",
+        group=Group.SEARCH,
+        in_python="None for as many as take about half a second together.",
+        needs=_needs_seeds,
+    )
+    seed: int = option(
+        0,
+        Whole(least=0),
+        "First seed; the same seed gives the same bytes.",
+        group=Group.SEARCH,
+        needs=_needs_seeds,
+    )
+    effort: str = option(
+        DEFAULT,
+        Choice((), EFFORTS),
+        "How long to search: normal stops where the next step promises less than 1%, and replays no other models.",
+        in_python="It is also the budget of auto, unless one is given.",
+    )
+    budget: int | None = option(
+        None,
+        Whole(read=parse_budget),
+        "Work of a search in examined sends, like 20M; 10s is about the work of one core in 10 s. The same on every machine.",
+        group=Group.SEARCH,
+        metavar="SENDS",
+        in_python="The first candidate is always made; others are stopped where they examine a quarter more than is left. None "
+        "for that of the effort with auto, within which candidates are started, and for no limit with a single synthesizer.",
+        needs=_needs_candidates,
+    )
+    time_limit_s: float | None = option(
+        None,
+        Number("s"),
+        "Wall time after which a search starts no candidate; by default none. If it strikes, results vary by machine.",
+        group=Group.SEARCH,
+        name="time-limit",
+        metavar="SECONDS",
+        in_python="The time of compilation counts.",
+        needs=_needs_candidates,
+    )
+    threads: int | None = option(
+        None,
+        Whole(),
+        "Threads, by default one per core; the result does not depend on their number.",
+        group=Group.SEARCH,
+        in_python="A thread makes one candidate at a time.",
+    )
 
     def __post_init__(self) -> None:
-        for name, value, choices in (
-            ("synthesizer", self.synthesizer, (AUTO, *SYNTHESIZERS)),
-            ("link model", self.link_model, (*LINK_MODELS, FASTEST, "auto")),
-            ("effort", self.effort, tuple(EFFORTS)),
-        ):
-            if value not in choices:
-                raise ConfigError(f"{name}: found {value!r}, expected {', '.join(choices[:-1])} or {choices[-1]}")
-        if self.chunks_per_npu != "auto":
-            _check_whole("chunks per NPU", self.chunks_per_npu, may_be_none=True)
-        _check_whole("max sends", self.max_sends)
-        _check_whole("trials", self.trials, may_be_none=True, most=MOST_TRIALS)
-        for name, number in (("budget", self.budget), ("threads", self.threads)):
-            _check_whole(name, number, may_be_none=True)
-        _check_whole("seed", self.seed, least=0)
-        _check_number("reduce bandwidth", self.reduce_bandwidth_gbps, "0 or more GB/s", may_be_zero=True)
-        if self.time_limit_s is not None:
-            _check_number("time limit", self.time_limit_s, "more than 0 s", may_be_zero=False)
+        check_values(self)
 
     @property
     def synthesizers(self) -> tuple[str, ...]:
         """Names of the synthesizers to try."""
-        return auto_synthesizers() if self.synthesizer == AUTO else (self.synthesizer,)
+        return _named(self.synthesizer)
 
     @property
     def chooses_chunks(self) -> bool:
@@ -217,21 +265,6 @@ class SearchOptions:
     def identity(self) -> dict[str, Any]:
         """The options that determine the result, unless the time limit strikes: for keys of caches and rows."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in ("time_limit_s", "threads")}
-
-
-def _check_whole(name: str, value: object, least: int = 1, *, may_be_none: bool = False, most: int = _MOST) -> None:
-    if value is None and may_be_none:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ConfigError(f"{name}: found {value!r}, expected a whole number")
-    if not least <= value <= most:
-        raise ConfigError(f"{name}: found {value}, expected {least} to {'2**62 - 1' if most == _MOST else f'{most:,}'}")
-
-
-def _check_number(name: str, value: object, expected: str, *, may_be_zero: bool) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or value < 0 or (value == 0 and not may_be_zero):  # type: ignore[operator]
-        raise ConfigError(f"{name}: found {value!r}, expected {expected}")
 
 
 FASTEST_REASON = "ASTRA-sim's congestion-unaware model has no queues to replay here, so the faster of both models is taken"

@@ -158,7 +158,7 @@ def run_of_one_group(tmp_path_factory):
 def workload_point(run, network, **changes):
     files = (str(run / "workload" / "w"), str(run / "system.json"), str(run / "comm_group.json"), None, str(run))
     digest = read_run_source({key: key for key in RUN_KEYS}, Path(), *files).digest
-    task = WorkloadTask(*files, "congestion-aware", "ring", SearchOptions("ring", trials=1, threads=1), digest)
+    task = WorkloadTask(*files, "congestion-aware", "ring", SearchOptions("ring", threads=1), digest)
     return Point(0, network, replace(task, **changes), {})
 
 
@@ -168,9 +168,7 @@ def test_a_workload_has_the_figures_of_its_plan(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
     write_network(network, tmp_path / "network.yml")
     inputs = replace(RunInputs.in_folder(run, "w"), network=tmp_path / "network.yml")
-    result = plan(
-        PlanRequest(inputs, baseline="ring", options=SearchOptions("ring", trials=1, threads=1)), tmp_path / "plan"
-    ).result
+    result = plan(PlanRequest(inputs, baseline="ring", options=SearchOptions("ring", threads=1)), tmp_path / "plan").result
     assert outcome.status == "ok", outcome.error
     assert results(outcome) == {
         "time_ns": result.time_ns,
@@ -224,7 +222,7 @@ def test_a_workload_gives_a_part_of_its_npus_to_communication(run_of_one_group, 
     write_network(network, tmp_path / "network.yml")
     inputs = replace(RunInputs.in_folder(run, "w"), network=tmp_path / "network.yml")
     divided = divide_endpoint(inputs, tmp_path / "divided", "host", partition=Partition(2, 20.0)).written
-    options = SearchOptions("ring", trials=1, threads=1)
+    options = SearchOptions("ring", threads=1)
     planned = plan(
         PlanRequest(planned_inputs(tmp_path / "divided", inputs), baseline="ring", options=options), tmp_path / "plan"
     ).result
