@@ -7,6 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from astra_tacos.rules.inputs import TraceFiles
+from astra_tacos.rules.rule import Found, FoundRows, Severity
 from astra_tacos.run.graph.issue_order import IssueOrder, keep_dependencies
 from astra_tacos.run.groups import group_ids
 from astra_tacos.run.patterns import pattern_name
@@ -15,7 +17,6 @@ from astra_tacos.run.trace.trace import Trace, WorkloadColumns, precede
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.linter.finding import Found, FoundRows, Severity, TraceFiles
 
 
 class TraceView:

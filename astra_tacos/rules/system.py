@@ -7,6 +7,9 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import leaves_out, pattern_name, spans_all
@@ -16,16 +19,13 @@ from astra_tacos.run.trace.node_bytes import load_rank
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools
 from astra_tacos.support.text_files import describe
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.trace_view import listed
 
 
 def _where(facts: Facts) -> str:
     return str(facts.inputs.system_path)
 
 
-@check("S01", "no preferred-dataset-splits")
+@rule("S01", "no preferred-dataset-splits")
 def splits_absent(facts: Facts) -> Findings:
     """`preferred-dataset-splits` is absent, 0 or negative, and there are collectives.
 
@@ -40,7 +40,7 @@ def splits_absent(facts: Facts) -> Findings:
         yield Found(f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", _where(facts))
 
 
-@check("S02", "preferred-dataset-splits with custom collectives")
+@rule("S02", "preferred-dataset-splits with custom collectives")
 def splits_custom(facts: Facts) -> Findings:
     """`preferred-dataset-splits` is not 1, and there are custom collectives.
 
@@ -56,7 +56,7 @@ def splits_custom(facts: Facts) -> Findings:
         yield Found(message, "set it to 1", _where(facts))
 
 
-@check("S03", "no active chunks")
+@rule("S03", "no active chunks")
 def no_active_chunks(facts: Facts) -> Findings:
     """`active-chunks-per-dimension` is below 1, and there are collectives.
 
@@ -70,7 +70,7 @@ def no_active_chunks(facts: Facts) -> Findings:
         yield Found(f"active-chunks-per-dimension is {chunks}: no collective ever starts", "set it to 1", _where(facts))
 
 
-@check("S08", "no scheduling-policy", Severity.WARNING)
+@rule("S08", "no scheduling-policy", Severity.WARNING)
 def policy_absent(facts: Facts) -> Findings:
     """`scheduling-policy` is absent.
 
@@ -82,7 +82,7 @@ def policy_absent(facts: Facts) -> Findings:
         yield Found("scheduling-policy is absent, and ASTRA-sim has no default", 'set it to "FIFO"', _where(facts))
 
 
-@check("S09", "key without effect", Severity.WARNING)
+@rule("S09", "key without effect", Severity.WARNING)
 def ignored_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim 2.0 does not read, although files for ASTRA-sim 1.0 and its own examples have it.
 
@@ -96,7 +96,7 @@ def ignored_keys(facts: Facts) -> Findings:
         yield Found(f"{' and '.join(found)} {'has' if len(found) == 1 else 'have'} no effect", "take it out", _where(facts))
 
 
-@check("S10", "unknown key", Severity.WARNING)
+@rule("S10", "unknown key", Severity.WARNING)
 def unknown_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim does not know, maybe a misspelt one.
 
@@ -109,7 +109,7 @@ def unknown_keys(facts: Facts) -> Findings:
         yield Found(f"nobody reads {describe(key)}", f"{near[0]}?" if near else "take it out", _where(facts))
 
 
-@check("S11", "operations, but no roofline", Severity.WARNING)
+@rule("S11", "operations, but no roofline", Severity.WARNING)
 def roofline_off(facts: Facts) -> Findings:
     """Compute nodes state their operations but no duration, and the roofline is off.
 
@@ -127,7 +127,7 @@ def roofline_off(facts: Facts) -> Findings:
         yield Found(message, 'set "roofline-enabled" to 1', _where(facts))
 
 
-@check("S12", "roofline without rates")
+@rule("S12", "roofline without rates")
 def roofline_of_nothing(facts: Facts) -> Findings:
     """The roofline is on, but peak-perf or local-mem-bw is absent or 0.
 
@@ -147,7 +147,7 @@ def roofline_of_nothing(facts: Facts) -> Findings:
         yield Found(message, "set both", _where(facts))
 
 
-@check("S13", "replay-only", Severity.WARNING)
+@rule("S13", "replay-only", Severity.WARNING)
 def replay_only(facts: Facts) -> Findings:
     """`replay-only` is on, and the workload communicates.
 
@@ -165,7 +165,7 @@ def replay_only(facts: Facts) -> Findings:
         yield Found(message, "set it to 0", _where(facts))
 
 
-@check("S16", "memory tracking without tensors")
+@rule("S16", "memory tracking without tensors")
 def memory_tracking(facts: Facts) -> Findings:
     """`track-local-mem` is on, and nodes lack the attributes `inputs` and `outputs`.
 
@@ -188,7 +188,7 @@ def memory_tracking(facts: Facts) -> Findings:
             yield Found(message, "set track-local-mem to 0", view.files.file(rank), rank)
 
 
-@check("S17", "per-node id of no node", Severity.WARNING)
+@rule("S17", "per-node id of no node", Severity.WARNING)
 def unused_per_node(facts: Facts) -> Findings:
     """The per-node YAML names ids that no collective node has.
 
@@ -207,7 +207,7 @@ def unused_per_node(facts: Facts) -> Findings:
         yield Found(message, "correct the ids", facts.system.per_node_source)
 
 
-@check("S18", "remote memory that does not serve")
+@rule("S18", "remote memory that does not serve")
 def memory_rates(facts: Facts) -> Findings:
     """The remote memory cannot serve the nodes that use it.
 
@@ -245,7 +245,7 @@ def _native(facts: Facts) -> Iterator[tuple[int, str, tuple[str, ...], Bools]]:
             yield pattern, key, native.get(key, ()), nodes
 
 
-@check("S04", "no implementation of a pattern")
+@rule("S04", "no implementation of a pattern")
 def no_implementation(facts: Facts) -> Findings:
     """A pattern is used for which the system names neither a native nor a custom implementation.
 
@@ -261,7 +261,7 @@ def no_implementation(facts: Facts) -> Findings:
             yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
 
 
-@check("S05", "more algorithms than dimensions")
+@rule("S05", "more algorithms than dimensions")
 def too_many_algorithms(facts: Facts) -> Findings:
     """A list of native algorithms has more entries than the network has dimensions.
 
@@ -276,7 +276,7 @@ def too_many_algorithms(facts: Facts) -> Findings:
             yield Found(message, "one entry per dimension", _where(facts))
 
 
-@check("S06", "fewer algorithms than dimensions")
+@rule("S06", "fewer algorithms than dimensions")
 def too_few_algorithms(facts: Facts) -> Findings:
     """A list of native algorithms has fewer entries than the network has dimensions.
 
@@ -293,7 +293,7 @@ def too_few_algorithms(facts: Facts) -> Findings:
             yield Found(f"{message} leaves the others out", "one entry per dimension", _where(facts))
 
 
-@check("S07", "no collective-optimization")
+@rule("S07", "no collective-optimization")
 def optimization_absent(facts: Facts) -> Findings:
     """`collective-optimization` is absent, and a native All-Reduce runs in several dimensions.
 
@@ -309,7 +309,7 @@ def optimization_absent(facts: Facts) -> Findings:
             yield Found(message, 'set it to "localBWAware" or "baseline"', _where(facts))
 
 
-@check("S14", "native algorithm that does not fit")
+@rule("S14", "native algorithm that does not fit")
 def unfit_algorithm(facts: Facts) -> Findings:
     """A native algorithm does not run on this number of ranks, or not for this pattern.
 
@@ -357,7 +357,7 @@ def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
     return None
 
 
-@check("S15", "ring instead of other algorithms", Severity.WARNING)
+@rule("S15", "ring instead of other algorithms", Severity.WARNING)
 def ring_instead(facts: Facts) -> Findings:
     """A communicator group smaller than the network runs ring, although the system names other algorithms.
 
@@ -376,7 +376,7 @@ def ring_instead(facts: Facts) -> Findings:
             yield Found(message, "expect it, or give a custom collective", _where(facts))
 
 
-@check("S19", "chunks that may wait for one another", Severity.WARNING, left_to_timing=True)
+@rule("S19", "chunks that may wait for one another", Severity.WARNING, left_to_timing=True)
 def chunks_in_a_circle(facts: Facts) -> Findings:
     """Chunks of an All-Reduce in several dimensions may wait for one another.
 

@@ -8,17 +8,19 @@ from functools import cached_property
 import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.rules.collective_nodes import Collectives, find_collectives
+from astra_tacos.rules.inputs import Inputs, TraceFiles
+from astra_tacos.rules.matched_messages import MatchedMessages, match_sound_messages, sound_messages
+from astra_tacos.rules.rule import Findings
+from astra_tacos.rules.run_order import RunOrder, order_run
+from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.run.system import SystemConfig
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import row_places
-from astra_tacos.workload.linter.collectives import Collectives, find_collectives
-from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles
-from astra_tacos.workload.linter.messages import MatchedMessages, match_sound_messages, sound_messages
-from astra_tacos.workload.linter.run_order import RunOrder, order_run
-from astra_tacos.workload.linter.trace_view import TraceView
 
 
 class UnknownFact(Exception):
@@ -170,13 +172,12 @@ class Facts:
 
     def _loose(self) -> list[int]:
         """The custom traces in which some rank does not wait, directly or indirectly, for every other one."""
-        from astra_tacos.planner.group_topology import components
-
         found = []
         for number in range(len(self.custom_files)):
             if number in self.custom:
                 view, messages = self.custom[number], self.custom_messages[number].met
-                if not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.receive]).any():
+                graph = Graph.of(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.receive])
+                if graph.strong_groups()[0] == 1:
                     continue
             found.append(number)
         return found
