@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
 from astra_tacos.rules.rule import Findings, Found, Severity, rule
 from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.backend import EXACT_NS
@@ -16,14 +17,14 @@ from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.units import NS_PER_US
 
 
-def _messages(facts: Facts, view: TraceView) -> Bools:
+def _messages(facts: NodeFacts, view: TraceView) -> Bools:
     return view.sends_or_receives & facts.communicates
 
 
 _BIT = {name: np.uint32(1 << place) for place, name in enumerate(WORKLOAD_ATTRIBUTES)}
 
 
-def _reads(facts: Facts, view: TraceView) -> Iterator[tuple[str, Bools, bool]]:
+def _reads(facts: NodeFacts, view: TraceView) -> Iterator[tuple[str, Bools, bool]]:
     """The attributes that `Workload.cc` reads of a workload's nodes, or `CustomAlgorithm.cc` of those of a custom collective.
 
     Of each: the name, the nodes, and whether these need it.
@@ -51,22 +52,21 @@ def _reads(facts: Facts, view: TraceView) -> Iterator[tuple[str, Bools, bool]]:
     yield "tensor_size", compute | view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE), True
 
 
-def _column(view: TraceView, name: str, recv: bool) -> Ints:
-    trace, columns = view.trace, view.columns
-    table = {
-        "comm_size": trace.size_bytes,
-        "comm_tag": trace.tag,
-        "comm_src": trace.peer if recv else columns.own,
-        "comm_dst": columns.own if recv else trace.peer,
-        "comm_type": columns.comm_type,
-        "num_ops": columns.num_ops,
-        "tensor_size": columns.tensor_size,
-    }
-    return table[name]
+def _lacks(view: TraceView, name: str, rows: Ints) -> Bools:
+    """bool[num_rows], whether nodes have no value of an attribute, or -1."""
+    trace = view.trace
+    column = {"comm_size": trace.size_bytes, "comm_tag": trace.tag}.get(name)
+    if column is None and name not in ("comm_src", "comm_dst"):
+        column = getattr(view.columns, name)
+    if column is not None:
+        return np.equal(column[rows], ABSENT)
+    is_peer = np.equal(trace.kind[rows] == NodeType.COMM_RECV, name == "comm_src")
+    absent = np.equal(trace.peer[rows], ABSENT)
+    return absent if is_peer.all() else np.where(is_peer, absent, view.columns.own[rows] == ABSENT)
 
 
 @rule("A01", "missing attribute")
-def missing_attribute(facts: Facts) -> Findings:
+def missing_attribute(facts: NodeFacts) -> Findings:
     """A node lacks an attribute that ASTRA-sim reads.
 
     ASTRA-sim throws `Attribute comm_size not found in node 0` (Chakra `feeder_v3/et_feeder_node.h`). At time 0, or while a
@@ -79,14 +79,15 @@ def missing_attribute(facts: Facts) -> Findings:
     for view in facts.views:
         for name, nodes, required in _reads(facts, view):
             if required:
-                recv = name in ("comm_src", "comm_dst") and bool((nodes & view.rows(NodeType.COMM_RECV)).any())
-                given = (view.columns.wrong_type | view.columns.no_value) & _BIT[name] != 0
-                where = nodes & (_column(view, name, recv) == ABSENT) & ~given
-                yield view.each(where, f"{{kind}} without {name} (or of -1)", f"add {name}")
+                rows = np.flatnonzero(nodes)
+                rows = rows[_lacks(view, name, rows)]
+                for bits in (view.wrong_type, view.no_value):
+                    rows = rows if bits is None else rows[bits[rows] & _BIT[name] == 0]
+                yield view.each(rows, f"{{kind}} without {name} (or of -1)", f"add {name}")
 
 
 @rule("A02", "attribute of a wrong type")
-def wrong_type(facts: Facts) -> Findings:
+def wrong_type(facts: NodeFacts) -> Findings:
     """An attribute has a value of a type that ASTRA-sim does not accept.
 
     ASTRA-sim accepts every integer type and bool for numbers; it throws `std::bad_cast` for floating point, text and bytes, and
@@ -100,7 +101,7 @@ def wrong_type(facts: Facts) -> Findings:
 
 
 @rule("A03", "attribute without a value")
-def no_value(facts: Facts) -> Findings:
+def no_value(facts: NodeFacts) -> Findings:
     """An attribute that ASTRA-sim reads has a name but no value.
 
     ASTRA-sim throws `Attribute type not supported, for list types please handle them manually` (Chakra
@@ -112,17 +113,19 @@ def no_value(facts: Facts) -> Findings:
     yield from _bad_values(facts, wrong=False, what="has no value", remedy="write a value or leave it out")
 
 
-def _bad_values(facts: Facts, *, wrong: bool, what: str, remedy: str) -> Findings:
+def _bad_values(facts: NodeFacts, *, wrong: bool, what: str, remedy: str) -> Findings:
     special = {"pg_name": "write a string_val", "involved_dim": "write a bool_list", "is_cpu_op": "write a bool_val"}
     for view in facts.views:
-        bits = view.columns.wrong_type if wrong else view.columns.no_value
+        bits = view.wrong_type if wrong else view.no_value
+        if bits is None or not bits.any():
+            continue
         for name, nodes, _ in _reads(facts, view):
             where = nodes & (bits & _BIT[name] != 0)
             yield view.each(where, f"{name} {what}", special.get(name, remedy) if wrong else remedy)
 
 
 @rule("A04", "size 0")
-def size_zero(facts: Facts) -> Findings:
+def size_zero(facts: NodeFacts) -> Findings:
     """A message or an All-Gather has size 0.
 
     A send or receive of 0 bytes aborts the run: `Assertion 'chunk_size > 0' failed` (`common/ChunkIdGenerator.cc`). An All-Gather
@@ -131,11 +134,11 @@ def size_zero(facts: Facts) -> Findings:
     Remedy: remove the node, or write its size.
     """
     for view in facts.communicating_views:
-        where = view.sends_or_receives & (view.trace.size_bytes == 0)
+        empty = view.trace.size_bytes == 0
+        yield view.each(view.sends_or_receives & empty, "{kind} of 0 bytes", "leave it out")
         if view.is_workload:
             gathers = view.rows(NodeType.COMM_COLL) & (view.columns.comm_type == CommType.ALL_GATHER)
-            where |= gathers & (view.trace.size_bytes == 0)
-        yield view.each(where, "{kind} of 0 bytes", "leave it out")
+            yield view.each(gathers & empty, "{kind} of 0 bytes", "leave it out", waits=True)
 
 
 @rule("A05", "collective smaller than a byte per NPU", Severity.WARNING)
@@ -156,7 +159,7 @@ def size_raised(facts: Facts) -> Findings:
 
 
 @rule("A06", "size or duration out of range")
-def size_huge(facts: Facts) -> Findings:
+def size_huge(facts: NodeFacts) -> Findings:
     """A size or duration is negative, or too large for ASTRA-sim's clock.
 
     ASTRA-sim reads a negative size as a number near 2**64. It passes times as doubles, which represent every nanosecond only up
@@ -173,11 +176,12 @@ def size_huge(facts: Facts) -> Findings:
         yield view.each(single, "takes {us} us, more than ASTRA-sim's clock counts", "durations are microseconds")
         total = np.bincount(view.rank[~single], view.trace.duration_us[~single], view.trace.num_ranks)
         for rank in np.flatnonzero(total * NS_PER_US > EXACT_NS).tolist():
-            yield Found("the rank computes for more than 2**53 ns", "durations are microseconds", view.files.file(rank), rank)
+            what = "the rank computes for more than 2**53 ns"
+            yield Found(what, "durations are microseconds", view.files.file(rank), rank, is_replayed=True)
 
 
 @rule("A07", "tag out of range")
-def negative_tag(facts: Facts) -> Findings:
+def negative_tag(facts: NodeFacts) -> Findings:
     """A tag is negative, or 2**31 or more, which ASTRA-sim reads as a negative number.
 
     ASTRA-sim aborts: `Assertion 'tag >= 0' failed` (`common/ChunkIdGenerator.cc`).
@@ -191,7 +195,7 @@ def negative_tag(facts: Facts) -> Findings:
 
 
 @rule("A08", "peer that does not exist")
-def peer_outside(facts: Facts) -> Findings:
+def peer_outside(facts: NodeFacts) -> Findings:
     """A message comes from or goes to a rank that does not exist.
 
     A send aborts the run: `Assertion '0 <= dest && dest < npus_count' failed`; a receive waits for ever. In a custom collective
@@ -207,7 +211,7 @@ def peer_outside(facts: Facts) -> Findings:
 
 
 @rule("A09", "message to itself")
-def peer_itself(facts: Facts) -> Findings:
+def peer_itself(facts: NodeFacts) -> Findings:
     """A rank sends a message to itself.
 
     There is no link for such a message, and ASTRA-sim aborts. The exception is a Switch on the congestion-aware backend, where
@@ -216,17 +220,17 @@ def peer_itself(facts: Facts) -> Findings:
 
     Remedy: remove the send and the receive.
     """
-    network = facts.inputs.network
+    network = facts.known_network
     dimensions = network.dimensions if facts.queues and network else ()
     if dimensions and all(dimension.building_block.delivers_to_itself for dimension in dimensions):
         return
     for view in facts.views:
-        where = _messages(facts, view) & (view.trace.peer == view.rank)
+        where = _messages(facts, view) & (view.trace.peer == view.owner)
         yield view.each(where, "{towards}: itself", "leave it out")
 
 
 @rule("A10", "message of another rank")
-def other_rank(facts: Facts) -> Findings:
+def other_rank(facts: NodeFacts) -> Findings:
     """A send names another rank as its source, or a receive names another rank as its destination.
 
     ASTRA-sim throws `Send node should be issued by the sender` (`workload/Workload.cc`, `issue_send_comm`): it aborts at time 0;
@@ -236,5 +240,5 @@ def other_rank(facts: Facts) -> Findings:
     """
     view = facts.workload
     own = view.columns.own
-    where = _messages(facts, view) & (own != ABSENT) & (own != view.rank)
+    where = _messages(facts, view) & (own != ABSENT) & (own != view.owner)
     yield view.each(where, "{own}, in the file of rank {rank}", "set it to the rank of the file")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
 from astra_tacos.rules.rule import Findings, Found, Severity, rule
 from astra_tacos.rules.trace_view import TraceView, listed
 from astra_tacos.run.groups import ALL_RANKS
@@ -67,14 +68,14 @@ def too_many_positions(facts: Facts) -> Findings:
 
 
 @rule("T03", "node kind that custom collectives lack")
-def other_kinds(facts: Facts) -> Findings:
+def other_kinds(facts: NodeFacts) -> Findings:
     """A node in a custom collective is not a send, receive or COMP.
 
     ASTRA-sim issues the node but never finishes it: its rank stalls silently (`CustomAlgorithm.cc`, `issue`).
 
     Remedy: use COMM_SEND, COMM_RECV and COMP only.
     """
-    for view in facts.custom.values():
+    for view in facts.custom_views:
         where = ~view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP)
         yield view.each(where, "{kind} in a custom collective never ends", "use COMM_SEND, COMM_RECV and COMP")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -44,7 +44,7 @@ class TraceFiles:
     """
 
     prefix: str
-    ranks: tuple[int, ...]
+    ranks: Sequence[int]
     trace: Trace | None
     unreadable: Mapping[int, str] = field(default_factory=dict)
     compressed: tuple[int, ...] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
 from astra_tacos.rules.rule import Findings, Severity, rule
 from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.aborts import lack_statistics
@@ -19,12 +20,12 @@ _MOST_SKIPPED = 64
 """Most skipped nodes of a rank for which lint searches the nodes that may run at the same time."""
 
 
-def _messages(facts: Facts, view: TraceView) -> Bools:
+def _messages(facts: NodeFacts, view: TraceView) -> Bools:
     return view.sends_or_receives & facts.communicates
 
 
 @rule("A11", "communication on the CPU")
-def cpu_communication(facts: Facts) -> Findings:
+def cpu_communication(facts: NodeFacts) -> Findings:
     """A communication node has is_cpu_op.
 
     ASTRA-sim throws `Comm node should not be on CPU` (`workload/Workload.cc`, `issue_comm`): it aborts at time 0; later, the rank
@@ -38,7 +39,7 @@ def cpu_communication(facts: Facts) -> Findings:
 
 
 @rule("A12", "METADATA or unknown node")
-def metadata_node(facts: Facts) -> Findings:
+def metadata_node(facts: NodeFacts) -> Findings:
     """A node is of type METADATA, or of a type that the Chakra schema does not have.
 
     ASTRA-sim's statistics abort at the node before it is issued: `Assertion 'false' failed`, `Invalid node_type`
@@ -52,7 +53,7 @@ def metadata_node(facts: Facts) -> Findings:
 
 
 @rule("A13", "skipped node", left_to_timing=True)
-def skipped_node(facts: Facts) -> Findings:
+def skipped_node(facts: NodeFacts) -> Findings:
     """ASTRA-sim skips a node: it is of type INVALID, or has tensor_size 0 under the roofline.
 
     A skipped node ends at once, but ASTRA-sim issues its dependents only at the rank's next event (`workload/Workload.cc`,
@@ -97,7 +98,7 @@ def _alone(view: TraceView, where: Bools) -> list[int]:
 
 
 @rule("A14", "node that statistics lack")
-def no_statistics(facts: Facts) -> Findings:
+def no_statistics(facts: NodeFacts) -> Findings:
     """A rank runs CPU nodes, loads or stores, or skipped nodes.
 
     After ASTRA-sim has printed the rank's line, its statistics throw `Only GPU and COMM types are supported for overlap
@@ -124,7 +125,7 @@ def no_statistics(facts: Facts) -> Findings:
 
 
 @rule("A15", "unsupported pattern")
-def unsupported_pattern(facts: Facts) -> Findings:
+def unsupported_pattern(facts: NodeFacts) -> Findings:
     """A collective has a pattern that ASTRA-sim does not run.
 
     REDUCE, GATHER, SCATTER, REDUCE_SCATTER_BLOCK and BARRIER throw `Unsupported collective comm type`, even with a per-node trace
@@ -140,7 +141,7 @@ def unsupported_pattern(facts: Facts) -> Findings:
 
 
 @rule("A16", "BROADCAST only waits", Severity.WARNING)
-def broadcast_waits(facts: Facts) -> Findings:
+def broadcast_waits(facts: NodeFacts) -> Findings:
     """A node is a BROADCAST, for which ASTRA-sim sends nothing.
 
     On each rank the node only takes its `duration_micros`, and 1 ns if that is 0 (`workload/Workload.cc`, `issue_coll_comm`).
@@ -181,7 +182,7 @@ def no_dimension(facts: Facts) -> Findings:
 
 
 @rule("A18", "no operations under the roofline")
-def no_operations(facts: Facts) -> Findings:
+def no_operations(facts: NodeFacts) -> Findings:
     """A compute node has 0 operations under the roofline.
 
     ASTRA-sim computes a performance of 0 operations per second and a time of 0/0, which it converts to a time far in the future:

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from astra_tacos.support.arrays import Ints
 
 if TYPE_CHECKING:
-    from astra_tacos.rules.facts import Facts
+    from astra_tacos.rules.node_facts import NodeFacts
 
 
 class Severity(StrEnum):
@@ -39,9 +39,14 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """File and node, like `workload/w.3.et node 17`; the name of a trace's file contains the rank."""
-        place = self.file or "the run"
-        return place if self.node is None else f"{place} node {self.node}"
+        """File and node, see `place_of`."""
+        return place_of(self.file, self.node)
+
+
+def place_of(file: str | None, node: int | None) -> str:
+    """File and node, like `workload/w.3.et node 17`; the name of a trace's file contains the rank."""
+    place = file or "the run"
+    return place if node is None else f"{place} node {node}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,10 @@ class Found:
     rank: int | None = None
     node: int | None = None
     severity: Severity | None = None
+    waits: bool = False
+    """Whether the replay says that nodes wait for ever; else ASTRA-sim stops."""
+    is_replayed: bool = False
+    """Whether the replay goes on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,10 +74,12 @@ class FoundRows:
 
 
 Findings = Iterator[Found | FoundRows]
+F = TypeVar("F", bound="NodeFacts")
+"""What a rule asks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Generic[F]):
     """One kind of fault.
 
     Parameters
@@ -84,7 +95,7 @@ class Rule:
     code: str
     severity: Severity
     title: str
-    find: Callable[[Facts], Findings]
+    find: Callable[[F], Findings]
     left_to_timing: bool = False
     settles_timing: bool = False
 
@@ -101,6 +112,6 @@ def rule(
     *,
     left_to_timing: bool = False,
     settles_timing: bool = False,
-) -> Callable[[Callable[[Facts], Findings]], Rule]:
+) -> Callable[[Callable[[F], Findings]], Rule[F]]:
     """Make a rule of the function that finds a fault; the parameters are those of `Rule`."""
     return lambda find: Rule(code, severity, title, find, left_to_timing, settles_timing)

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
 from astra_tacos.rules.rule import Findings, Found, Severity, rule
 from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.chunks import count_chunks
@@ -26,7 +27,7 @@ def _where(facts: Facts) -> str:
 
 
 @rule("S01", "no preferred-dataset-splits")
-def splits_absent(facts: Facts) -> Findings:
+def splits_absent(facts: NodeFacts) -> Findings:
     """`preferred-dataset-splits` is absent, 0 or negative, and there are collectives.
 
     ASTRA-sim divides the size of every collective, also of custom ones, by this number. If it is absent or 0 the run ends in
@@ -35,13 +36,15 @@ def splits_absent(facts: Facts) -> Findings:
     Remedy: set it to 1.
     """
     splits = facts.stated_system.preferred_dataset_splits
-    if len(facts.collectives.row) and (splits is None or splits < 1):
+    if (splits is None or splits < 1) and len(facts.collective_rows):
         found = "is absent" if splits is None else f"is {splits}"
-        yield Found(f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", _where(facts))
+        yield Found(
+            f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", facts.stated_system.source
+        )
 
 
 @rule("S02", "preferred-dataset-splits with custom collectives")
-def splits_custom(facts: Facts) -> Findings:
+def splits_custom(facts: NodeFacts) -> Findings:
     """`preferred-dataset-splits` is not 1, and there are custom collectives.
 
     ASTRA-sim makes one stream of a custom collective but waits for one stream per split: no rank ever finishes. It reports
@@ -50,24 +53,24 @@ def splits_custom(facts: Facts) -> Findings:
     Remedy: set it to 1, and split native collectives in the traces instead.
     """
     splits = facts.system.preferred_dataset_splits
-    if splits is not None and splits > 1 and facts.uses:
-        prefixes = [facts.implementations[0][number] for number in facts.uses]
+    prefixes = facts.custom_names if splits is not None and splits > 1 and facts.communicates else []
+    if prefixes:
         message = f"preferred-dataset-splits is {splits}: the custom collectives ({', '.join(prefixes[:3])}) never finish"
-        yield Found(message, "set it to 1", _where(facts))
+        yield Found(message, "set it to 1", facts.system.source, waits=True)
 
 
 @rule("S03", "no active chunks")
-def no_active_chunks(facts: Facts) -> Findings:
+def no_active_chunks(facts: NodeFacts) -> Findings:
     """`active-chunks-per-dimension` is below 1, and there are collectives.
 
     No collective, native or custom, ever starts: all ranks stall (`system/Sys.cc`, `SchedulerUnit`, queue_threshold).
 
     Remedy: set it to 1 or more.
     """
-    collectives = facts.collectives
     chunks = facts.system.active_chunks_per_dimension
-    if chunks < 1 and len(collectives.row):
-        yield Found(f"active-chunks-per-dimension is {chunks}: no collective ever starts", "set it to 1", _where(facts))
+    if chunks < 1 and len(facts.collective_rows):
+        what = f"active-chunks-per-dimension is {chunks}: no collective ever starts"
+        yield Found(what, "set it to 1", facts.system.source)
 
 
 @rule("S08", "no scheduling-policy", Severity.WARNING)
@@ -128,7 +131,7 @@ def roofline_off(facts: Facts) -> Findings:
 
 
 @rule("S12", "roofline without rates")
-def roofline_of_nothing(facts: Facts) -> Findings:
+def roofline_of_nothing(facts: NodeFacts) -> Findings:
     """The roofline is on, but peak-perf or local-mem-bw is absent or 0.
 
     Compute nodes then take an infinite time, which ASTRA-sim converts to a time in the past or far in the future: it aborts or
@@ -144,7 +147,7 @@ def roofline_of_nothing(facts: Facts) -> Findings:
     zero = [key for key, value in rates if value == 0]
     if zero and rows.any():
         message = f"roofline-enabled, but {' and '.join(zero)} {'is' if len(zero) == 1 else 'are'} 0 or absent"
-        yield Found(message, "set both", _where(facts))
+        yield Found(message, "set both", system.source)
 
 
 @rule("S13", "replay-only", Severity.WARNING)
@@ -208,7 +211,7 @@ def unused_per_node(facts: Facts) -> Findings:
 
 
 @rule("S18", "remote memory that does not serve")
-def memory_rates(facts: Facts) -> Findings:
+def memory_rates(facts: NodeFacts) -> Findings:
     """The remote memory cannot serve the nodes that use it.
 
     With NO_MEMORY_EXPANSION, or without a file, ASTRA-sim exits at the first load or store. With PER_NODE_MEMORY_EXPANSION it
@@ -217,9 +220,7 @@ def memory_rates(facts: Facts) -> Findings:
 
     Remedy: set memory type, bandwidth and latency, and num-nodes x num-npus-per-node to the number of NPUs or more.
     """
-    view, memory = facts.workload, facts.inputs.remote_memory
-    if facts.system.replay_only or "remote_memory" in facts.inputs.problems:
-        return
+    view, memory = facts.communicating, facts.remote_memory
     rows = np.flatnonzero(view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE))
     if not len(rows):
         return

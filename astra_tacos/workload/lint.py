@@ -9,8 +9,9 @@ from itertools import islice
 from typing import Any
 
 from astra_tacos.rules import attributes, custom_collectives, dependencies, files, groups, messages, network, nodes, order, system
-from astra_tacos.rules.facts import Facts, UnknownFact
+from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.inputs import Inputs, read_inputs
+from astra_tacos.rules.node_facts import UnknownFact
 from astra_tacos.rules.rule import Finding, Found, Rule, Severity
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import RunInputs
