@@ -28,6 +28,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
 from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
+from astra_tacos.rules.rule import Finding
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.compact_run import compact, expand, read_compact
 from astra_tacos.run.directory import CompactInputs
@@ -73,8 +74,7 @@ from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.model import Transformer
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
-from astra_tacos.workload.linter.finding import Finding
-from astra_tacos.workload.linter.lint import LintReport, lint
+from astra_tacos.workload.lint import LintReport, lint
 
 __all__ = [
     "BACKENDS",

@@ -20,6 +20,7 @@ LEVELS = (
     {"collective"},
     {"schedule"},
     {"run"},
+    {"rules"},
     {"bounds"},
     {"synthesizer", "verifier", "replayer", "report"},
     {"export"},
@@ -308,7 +309,7 @@ def test_names_of_groups_are_read_in_one_place():
         )
         counters |= {place} if tags else set()
     # Keys of the file, names of nodes, and names that have to become numbers; keys of the file of a compact run.
-    assert readers == {"run/compact_run.py", "workload/linter/finding.py", "workload/repairer/steps/groups.py"}
+    assert readers == {"run/compact_run.py", "rules/inputs.py", "workload/repairer/steps/groups.py"}
     assert {place for place in counters if "routing" not in place} == {"run/patterns.py", "verifier/chakra_program.py"}
 
 
@@ -364,5 +365,5 @@ def test_nobody_edits_the_texts_of_errors():
                 if is_edit and f"str({handler.name})" in ast.unparse(call):
                     editors.add(path.relative_to(PACKAGE).as_posix())
     # The linter takes a text apart, into a file and what is wrong with it. A sweep plans a run that it writes for the moment.
-    allowed = {"workload/linter/finding.py", "study/sweep/evaluate.py"}
+    allowed = {"rules/inputs.py", "study/sweep/evaluate.py"}
     assert {name for name in editors if not name.startswith("support/")} == allowed

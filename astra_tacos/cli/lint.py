@@ -36,11 +36,11 @@ def _explain(context: click.Context, _: click.Parameter, code: str | None) -> No
     """Print what a code means, and end."""
     if code is None or context.resilient_parsing:
         return
-    from astra_tacos.workload.linter.lint import CHECKS
+    from astra_tacos.workload.lint import RULES
 
-    check = CHECKS.get(code.upper())
+    check = RULES.get(code.upper())
     if check is None:
-        raise click.UsageError(f"No such code: {code}. Codes are {next(iter(CHECKS))} to {list(CHECKS)[-1]}, see --list.")
+        raise click.UsageError(f"No such code: {code}. Codes are {next(iter(RULES))} to {list(RULES)[-1]}, see --list.")
     echo(f"{check.code}, {check.severity}: {check.title}\n")
     width = min(shutil.get_terminal_size().columns, 100)
     paragraphs = [
@@ -54,10 +54,10 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     """Print all codes and steps, and end."""
     if not wanted or context.resilient_parsing:
         return
-    from astra_tacos.workload.linter.lint import CHECKS
+    from astra_tacos.workload.lint import RULES
     from astra_tacos.workload.repairer.steps import STEPS
 
-    for check in CHECKS.values():
+    for check in RULES.values():
         echo(f"{check.code}  {check.severity:<7}  {check.title}")
     echo("\nsteps of --fix:")
     for step in STEPS:
@@ -152,9 +152,9 @@ def lint(
             raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")
         assert workload is not None  # checked above
         run = RunInputs(workload, inputs.system, inputs.network, inputs.groups, inputs.remote_memory, inputs.directory)
-    from astra_tacos.workload.linter.finding import compact_inputs
-    from astra_tacos.workload.linter.lint import lint as lint_run
-    from astra_tacos.workload.linter.lint import lint_inputs
+    from astra_tacos.rules.inputs import compact_inputs
+    from astra_tacos.workload.lint import lint as lint_run
+    from astra_tacos.workload.lint import lint_inputs
     from astra_tacos.workload.repairer.steps import mending_step
 
     compile_ahead(*LINTING)

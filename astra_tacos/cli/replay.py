@@ -40,7 +40,7 @@ from astra_tacos.support.errors import ConfigError, ReplayError
 if TYPE_CHECKING:
     from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
-    from astra_tacos.workload.linter.linted_replay import Replayed
+    from astra_tacos.workload.linted_replay import Replayed
 
 
 @command()
@@ -94,7 +94,7 @@ def replay(
     replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
     """
     from astra_tacos.run.directory import CompactInputs
-    from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_compact, replay_embedded, replay_in_astra_sim
+    from astra_tacos.workload.linted_replay import ReplayOutputs, replay_compact, replay_embedded, replay_in_astra_sim
 
     check_ns3(ns3_config, backend, in_ns3)
     asked, slow = ReplayOutputs(csv_path, chrome_trace, output), dict(slowed)

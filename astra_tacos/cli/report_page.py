@@ -115,7 +115,7 @@ def _replayed(found: RunInputs | CompactInputs) -> Page:
     def page(directory: Path, wanted: Wanted) -> bytes:
         from astra_tacos.network.network_config import read_network
         from astra_tacos.run.directory import CompactInputs
-        from astra_tacos.workload.linter.linted_replay import ReplayOutputs, replay_compact, replay_embedded
+        from astra_tacos.workload.linted_replay import ReplayOutputs, replay_compact, replay_embedded
 
         compile_ahead(*READING, *REPLAYING, *LINTING)
         with scratch_directory() as scratch:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import NativeCollective, native_program
 from astra_tacos.replayer.workload_actions import check_collective, check_num_ranks
+from astra_tacos.rules.refusal import refuse_system
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import (
     ALL_RANKS,
@@ -34,7 +35,7 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Bools, Ints, Ints32
-from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.support.units import NS_PER_US
 
@@ -133,7 +134,7 @@ def cast_collectives(run: Run) -> Casts:
     rows = np.flatnonzero(collectives & np.isin(columns.comm_type, list(PATTERN_KEYS)))
     rank = trace.owner[rows]
     if rows.size:
-        _check_system(run)
+        refuse_system(run)
     groups = used_groups(run, rows)
     check_members(run, rows, groups)
     members, group = _entries(run, groups)
@@ -183,23 +184,6 @@ def cast_collectives(run: Run) -> Casts:
         position=spread[1],
         native_position=spread[2],
     )
-
-
-def _check_system(run: Run) -> None:
-    """Check the settings that ASTRA-sim needs for every collective (`Sys.cc`)."""
-    system = run.system
-    splits, active = system.preferred_dataset_splits, system.active_chunks_per_dimension
-    if splits is None or splits < 1:
-        found = "missing" if splits is None else splits
-        raise ConfigError(f"{system.source}: preferred-dataset-splits is {found}, where ASTRA-sim stops; expected 1 or more")
-    if active < 1:
-        raise ConfigError(f"{system.source}: active-chunks-per-dimension is {active}, where ASTRA-sim stalls; expected 1 or more")
-    if splits != 1 and (run.implementation != NATIVE).any():
-        node = run.workload.describe_node(int(np.argmax(run.implementation != NATIVE)))
-        raise ReplayError(
-            f"{run.workload.prefix}: deadlock: {node} is a custom collective, in which ASTRA-sim stalls unless "
-            f"preferred-dataset-splits is 1 ({system.source}: {splits})"
-        )
 
 
 def _distinct(*columns: NDArray[Any]) -> Iterator[tuple[tuple[int, ...], Ints]]:
@@ -283,7 +267,7 @@ def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
         check_num_ranks(collective, len(casting.members[group]), user)
         collective = collective.of_ranks(some)
     assert isinstance(collective, Trace)  # compact ones have owners
-    check_collective(collective, len(casting.members[group]), user)
+    check_collective(collective, len(casting.members[group]), user, run)
     if some is not None and collective.owners is None:
         collective = collective.of_ranks(some)
     key = ("custom", name, None if some is None else tuple(some.tolist()))

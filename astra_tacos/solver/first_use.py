@@ -74,7 +74,7 @@ REPLAYING = ("astra_tacos.replayer._packet_kernels", "astra_tacos.replayer._run_
 """A run, on any network model."""
 PROGRAMS = (_ORACLE,)
 """What ranks' traces or XML programs compute."""
-LINTING = ("astra_tacos.workload.linter._order_kernels", _SORT, *READING)
+LINTING = ("astra_tacos.rules._order_kernels", _SORT, *READING)
 PLANNING = (_ORDER, _SORT, *READING, *REPLAYING, *PROGRAMS)
 REPAIRING = (*LINTING, _ORDER, *REPLAYING)
 """A broken run: the linter, an order of collectives, the replay."""

@@ -10,7 +10,7 @@ from helpers.command import invoke, read_json
 from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED
-from astra_tacos.workload.linter.lint import CHECKS
+from astra_tacos.workload.lint import RULES
 from astra_tacos.workload.repairer.steps import STEPS
 
 FINE = RunFiles("comp 0 | comp 0")
@@ -79,11 +79,11 @@ def test_bad_options(tmp_path, more, says):
     assert status == BAD_INPUT and says in err
 
 
-@pytest.mark.parametrize("code", CHECKS)
+@pytest.mark.parametrize("code", RULES)
 def test_explain(code):
     status, out, _ = invoke(f"lint --explain {code.lower()}")
     assert status == 0
-    assert out.startswith(f"{code}, {CHECKS[code].severity}: {CHECKS[code].title}\n\n")
+    assert out.startswith(f"{code}, {RULES[code].severity}: {RULES[code].title}\n\n")
     assert "\nRemedy: " in out and max(map(len, out.splitlines())) <= 100
 
 
@@ -91,7 +91,7 @@ def test_list():
     status, out, _ = invoke("lint --list")
     assert status == 0
     codes, steps = out.split("\n\nsteps of --fix:\n")
-    assert [line.split()[0] for line in codes.splitlines()] == list(CHECKS)
+    assert [line.split()[0] for line in codes.splitlines()] == list(RULES)
     assert [line.split()[0] for line in steps.splitlines()] == [step.name for step in STEPS]
 
 

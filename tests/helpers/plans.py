@@ -26,7 +26,7 @@ from astra_tacos.run.trace.node_bytes import load_rank, node_at
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.verifier.run_oracle import verify_run
-from astra_tacos.workload.linter.lint import LintReport, lint
+from astra_tacos.workload.lint import LintReport, lint
 
 QUICK = replace(PLAN_OPTIONS, synthesizer="tacos", trials=1)
 PLANNED = ("workload", "collective", "comm_group.json", "per_node.yml", "system.json", "network.yml", "run_astra_sim.sh")

@@ -310,7 +310,7 @@ def test_an_all_gather_of_no_bytes_never_ends(tmp_path):
     ranks = "coll 0 size=0 | coll 0 size=0"
     assert replay_run(make_run(tmp_path, ranks, collectives=X, system=RUNS_X), AWARE).finish_ns.tolist() == [1074] * 2
     ranks = "coll 0 comm_type=ALL_GATHER size=0 | coll 0 comm_type=ALL_GATHER size=0"
-    with pytest.raises(AstraTacosError, match="rank 0, node 0"):
+    with pytest.raises(AstraTacosError, match=r"w\.0\.et node 0: deadlock: ALL_GATHER of 0 bytes"):
         replay_run(make_run(tmp_path, ranks, collectives=X, system=RUNS_X), AWARE)
 
 
@@ -318,7 +318,9 @@ def test_a_custom_collective_never_ends_in_several_chunks(tmp_path):
     """`Sys::generate_collective` makes one stream of a custom collective, and waits for the end of one per chunk."""
     ranks = "comp 0; coll 1 [0] | comp 0; coll 1 [0]"
     run = make_run(tmp_path, ranks, collectives=X, system={**RUNS_X, "preferred-dataset-splits": 2})
-    with pytest.raises(ReplayError, match=r"rank 0, node 1 .* stalls unless preferred-dataset-splits is 1"):
+    with pytest.raises(
+        ReplayError, match=r"system.json: deadlock: preferred-dataset-splits is 2: .*collective/x\) never finish; set it to 1"
+    ):
         replay_run(run, AWARE)
 
 
@@ -457,45 +459,48 @@ def alone(made, **files):
 
 ROOFLINE_MISSING = {"roofline-enabled": 1, "peak-perf": 1}
 REFUSED = [
-    (alone("METADATA 3"), "rank 0, node 3: METADATA, expected other kinds"),
-    (alone("comp 3 us=1<<51"), "rank 0, node 3: COMP with duration_micros 2251799813685248, expected at most"),
+    (alone("METADATA 3"), "workload/w.0.et node 3: METADATA; leave it out (lint: A12)"),
+    (
+        alone("comp 3 us=1<<51"),
+        "w.0.et node 3: takes 2,251,799,813,685,248 us, more than ASTRA-sim's clock counts; durations are microseconds",
+    ),
     (
         alone("comp 3 tensor_size=1", system=ROOFLINE),
-        "rank 0, node 3: COMP without num_ops, expected its operations, with roofline-enabled",
+        "w.0.et node 3: COMP without num_ops (or of -1); add num_ops (lint: A01)",
     ),
     (
         {"ranks": "comp 3 num_ops=1 | comp 3 num_ops=1", "system": ROOFLINE},
-        "rank 0, node 3: COMP without tensor_size, expected its bytes, with roofline-enabled",
+        "w.0.et node 3: COMP without tensor_size (or of -1); add tensor_size (lint: A01)",
     ),
     (
         {"ranks": "comp 3 num_ops=1 tensor_size=1 | comp 3 num_ops=1 tensor_size=1", "system": ROOFLINE_MISSING},
-        "system.json: local-mem-bw is 0 or missing, expected more than 0 with roofline-enabled",
+        "system.json: roofline-enabled, but local-mem-bw is 0 or absent; set both (lint: S12)",
     ),
     (
         {"ranks": "comp 3 num_ops=1<<62 tensor_size=1 | comp 3 num_ops=1<<62 tensor_size=1", "system": ROOFLINE},
         "rank 0, node 3: COMP that takes too long, expected less than 2**60 ns",
     ),
-    (alone("send 3 1 is_cpu_op=True"), "node 3: COMM_SEND with is_cpu_op, expected a communication node not"),
+    (alone("send 3 1 is_cpu_op=True"), "node 3: COMM_SEND with is_cpu_op; set is_cpu_op to False (lint: A11)"),
     (
         alone("send 3 1 comm_src=1"),
-        "rank 0, node 3: COMM_SEND whose own end is rank 1, expected the rank that has the node",
+        "w.0.et node 3: comm_src is 1, in the file of rank 0; set it to the rank of the file (lint: A10)",
     ),
     (
         alone("coll 3 -comm_type"),
-        "rank 0, node 3: COMM_COLL without comm_type, expected a collective pattern",
+        "w.0.et node 3: COMM_COLL without comm_type (or of -1); add comm_type (lint: A01)",
     ),
-    (alone("coll 3 comm_type=REDUCE"), "rank 0, node 3: COMM_COLL of REDUCE, expected ALL_REDUCE, "),
+    (alone("coll 3 comm_type=REDUCE"), "w.0.et node 3: REDUCE is not supported; give it a supported comm_type"),
     (
         alone("coll 3 -comm_size"),
-        "rank 0, node 3: COMM_COLL with comm_size missing, expected 0 to 2**53 bytes",
+        "w.0.et node 3: ALL_REDUCE without comm_size (or of -1); add comm_size (lint: A01)",
     ),
     (
         alone("MEM_LOAD 4 is_cpu_op=False tensor_size=1"),
-        "rank 0, node 4: MEM_LOAD, expected remote memory for it (--remote-memory)",
+        "w.0.et node 4: there is no remote memory (--remote-memory): the first of 1 loads and stores ends ASTRA-sim",
     ),
     (
         pool() | {"ranks": "MEM_LOAD 4 is_cpu_op=False | comp 0"},
-        "rank 0, node 4: MEM_LOAD without tensor_size, expected its bytes",
+        "w.0.et node 4: MEM_LOAD without tensor_size (or of -1); add tensor_size (lint: A01)",
     ),
     (
         pool(**{"remote-mem-bw": 0}),
@@ -503,7 +508,7 @@ REFUSED = [
     ),
     (
         pool(**{"memory-type": "PER_NODE_MEMORY_EXPANSION"}),
-        "remote_memory.json: num-npus-per-node is 0 or missing, expected 1 or more",
+        "remote_memory.json: num-nodes is 0 and num-npus-per-node 0, for 2 NPUs: ASTRA-sim crashes",
     ),
     (with_group("2"), "rank 0, node 1: pg_name '2', expected a group of "),
     (with_group("tensor"), "rank 0, node 1: pg_name 'tensor', expected a group of "),
@@ -523,28 +528,31 @@ REFUSED = [
     ),
     (
         of_collective("INVALID 5"),
-        "collective/x: rank 0, node 5: INVALID, expected COMM_SEND, COMM_RECV or COMP",
+        "collective/x.0.et node 5: INVALID in a custom collective never ends; use COMM_SEND, COMM_RECV and COMP",
     ),
-    (of_collective("recv 5 0"), "rank 0, node 5: COMM_RECV with comm_src 0, its own rank"),
+    (of_collective("recv 5 0"), "x.0.et node 5: receives from position 0: itself; leave it out (lint: A09)"),
     (
         alone("coll 1", system="all-reduce-implementation: null"),
         "system.json: all-reduce-implementation is missing, expected one, which rank 0, node 1 of ",
     ),
     (
         alone("coll 1", system="preferred-dataset-splits: null"),
-        "system.json: preferred-dataset-splits is missing, where ASTRA-sim stops; expected 1 or more",
+        "system.json: preferred-dataset-splits is absent: the first collective ends ASTRA-sim; set it to 1 (lint: S01)",
     ),
     ({"ranks": "comp 0", "npus": [2]}, "traces of 1 ranks, but "),
 ]
 BEYOND_READING = [
-    (alone("comp 3 [9]"), "rank 0, node 3: COMP that waits for a node that does not exist, expected"),
+    (
+        alone("comp 3 [9]"),
+        "w.0.et node 3: deadlock: depends on a node that does not exist; ids count within a rank's file (lint: D01)",
+    ),
     (
         alone("comp 3 [3]"),
-        "rank 0: every node waits for another, a cycle that ASTRA-sim refuses, expected a node without dependencies",
+        "w.0.et node 3: deadlock: waits for itself (3 -> 3): no node can start; break the cycle (lint: D02)",
     ),
     (
         of_collective("comp 3 [9]"),
-        "collective/x: rank 0, node 3: COMP that waits for a node",
+        "collective/x.0.et node 3: deadlock: depends on a node that does not exist",
     ),
 ]
 
@@ -604,5 +612,5 @@ def test_values_that_astra_sim_cannot_read_are_refused(tmp_path, kind, name, val
     """`feeder_v3/et_feeder_node.h` takes integers for integers, strings for strings, and throws for others."""
     made = typed(MADE[kind](), name, value)
     run = make_run(tmp_path, [[made], [comp(0, is_cpu_op=True)]], collectives=X, system={**RUNS_X, **ROOFLINE})
-    with pytest.raises(ConfigError, match=f"rank 0, node 3: .*{name}"):
+    with pytest.raises(ConfigError, match=rf"w\.0\.et node 3: {name} has "):
         replay_run(run, AWARE)

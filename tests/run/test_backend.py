@@ -30,7 +30,7 @@ from astra_tacos.run.backend import (
 )
 from astra_tacos.run.run import RunInputs, read_run
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.linter.lint import lint
+from astra_tacos.workload.lint import lint
 
 BLOCKS = ("Ring", "FullyConnected", "Switch", "Mesh")
 

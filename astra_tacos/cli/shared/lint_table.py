@@ -20,8 +20,8 @@ from astra_tacos.cli.shared.console import (
 )
 
 if TYPE_CHECKING:
-    from astra_tacos.workload.linter.finding import Finding
-    from astra_tacos.workload.linter.lint import LintReport
+    from astra_tacos.rules.rule import Finding
+    from astra_tacos.workload.lint import LintReport
     from astra_tacos.workload.repairer.draft import Change
     from astra_tacos.workload.repairer.repair import RepairResult
 

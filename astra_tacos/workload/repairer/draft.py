@@ -13,6 +13,8 @@ from astra_tacos.export.run_directory import SCRIPT, check_script_name, write_ru
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.run_files import COLLECTIVE
+from astra_tacos.rules.inputs import Inputs, TraceFiles, held_trace_files, is_compressed, usable_groups
+from astra_tacos.rules.rule import Found
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.groups import parse_communicator_groups
 from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, Run, RunInputs, made_run, write_groups
@@ -25,8 +27,7 @@ from astra_tacos.run.trace.trace import Trace
 from astra_tacos.run.written import write_system
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
-from astra_tacos.workload.linter.finding import Found, Inputs, TraceFiles, held_trace_files, is_compressed, usable_groups
-from astra_tacos.workload.linter.lint import LintReport, lint_inputs
+from astra_tacos.workload.lint import LintReport, lint_inputs
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 

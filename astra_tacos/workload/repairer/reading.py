@@ -9,6 +9,7 @@ from typing import Any
 from astra_tacos.network.blocks.building_block import COMPLETE
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.network.network_files import network_tables
+from astra_tacos.rules.inputs import is_compressed, rank_files
 from astra_tacos.run.backend import Backend, choose_backend, stock_backend
 from astra_tacos.run.system import (
     COMM_KEYS,
@@ -24,7 +25,6 @@ from astra_tacos.run.trace.reader import MAX_RANKS, load_file, trace_files
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.temporaries import scratch_directory
 from astra_tacos.support.text_files import read_json_object, read_text
-from astra_tacos.workload.linter.finding import is_compressed, rank_files
 from astra_tacos.workload.repairer.draft import Draft
 from astra_tacos.workload.repairer.node import DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes

@@ -11,6 +11,7 @@ from typing import Any
 from astra_tacos.export.run_directory import LOG, check_script_name
 from astra_tacos.network.network_files import own_tables
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.rules.rule import Finding, Severity
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import read_run
@@ -18,7 +19,6 @@ from astra_tacos.run.written import check_same
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.support.temporaries import garbage_kept
-from astra_tacos.workload.linter.finding import Finding, Severity
 from astra_tacos.workload.repairer.draft import OWN_FILES, Change, Draft, Log
 from astra_tacos.workload.repairer.reading import RepairInputs, read_draft
 from astra_tacos.workload.repairer.steps import STEPS, Step

@@ -16,7 +16,7 @@ from astra_tacos.workload.generator.layered_model import LAYERED_MODELS, read_la
 from astra_tacos.workload.generator.layered_step import LayeredStep
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
-from astra_tacos.workload.linter.lint import lint
+from astra_tacos.workload.lint import lint
 
 MIB = 1 << 20
 

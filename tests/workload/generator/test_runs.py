@@ -20,7 +20,7 @@ from astra_tacos.workload.generator.cost import Device
 from astra_tacos.workload.generator.directory import generate
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
-from astra_tacos.workload.linter.lint import lint
+from astra_tacos.workload.lint import lint
 
 
 def replayed(run, network, backend):

@@ -16,7 +16,7 @@ from helpers.lint_runs import RunFiles, coll, drop, every, node, one_step_exchan
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
-from astra_tacos.workload.linter.lint import CHECKS, lint
+from astra_tacos.workload.lint import RULES, lint
 from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import repair
 from astra_tacos.workload.repairer.steps import STEPS
@@ -203,7 +203,7 @@ def test_every_step_is_shown():
     assert {case.step for case in CASES} == {step.name for step in STEPS}
     assert len({step.name for step in STEPS}) == len(STEPS)
     for step in STEPS:
-        assert set(step.codes) <= set(CHECKS)
+        assert set(step.codes) <= set(RULES)
         assert len(step.explanation.split("\n\n")) > 1, step.name
 
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from astra_tacos.workload.linter.finding import Finding, Severity
+from astra_tacos.rules.rule import Finding, Severity
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.steps import collectives, groups, messages, nodes, system
 

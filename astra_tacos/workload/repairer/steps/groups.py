@@ -6,11 +6,11 @@ from collections import Counter
 
 import numpy as np
 
+from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.groups import group_id
 from astra_tacos.run.run import PATTERN_KEYS, looked_up
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.workload.linter.trace_view import listed
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, groups_of_text, sound_text
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from helpers.lint_runs import RunFiles, coll, comp, recv, send
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.inputs import read_inputs, read_trace_files
+from astra_tacos.rules.run_order import Pairs, cycles
 from astra_tacos.run.run import RunInputs
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import read_inputs, read_trace_files
-from astra_tacos.workload.linter.lint import lint
-from astra_tacos.workload.linter.run_order import Pairs, cycles
+from astra_tacos.workload.lint import lint
 
 
 def test_ranks_that_can_be_read_are_checked_although_others_cannot(tmp_path):

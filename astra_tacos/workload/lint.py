@@ -1,4 +1,4 @@
-"""`lint`: all findings of all checks of a run."""
+"""`lint`: all findings of all rules of a run."""
 
 from __future__ import annotations
 
@@ -8,42 +8,37 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from astra_tacos.rules import attributes, custom_collectives, dependencies, files, groups, messages, network, nodes, order, system
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.inputs import Inputs, read_inputs
+from astra_tacos.rules.node_facts import UnknownFact
+from astra_tacos.rules.rule import Finding, Found, Rule, Severity
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import RunInputs
-from astra_tacos.workload.linter import (
-    custom_checks,
-    file_checks,
-    group_checks,
-    message_checks,
-    network_checks,
-    node_checks,
-    order_checks,
-    replay_checks,
-    system_checks,
-)
-from astra_tacos.workload.linter.facts import Facts, UnknownFact
-from astra_tacos.workload.linter.finding import Check, Finding, Found, Inputs, Severity, read_inputs
+from astra_tacos.workload import replay_rule
 
 _FAMILIES = (
-    file_checks,
-    network_checks,
-    system_checks,
-    group_checks,
-    node_checks,
-    message_checks,
-    custom_checks,
-    order_checks,
-    replay_checks,
+    files,
+    network,
+    system,
+    groups,
+    attributes,
+    nodes,
+    dependencies,
+    messages,
+    custom_collectives,
+    order,
+    replay_rule,
 )
 """In the order in which their codes are listed."""
 _ALL = [
-    check
+    each
     for family in _FAMILIES
-    for check in sorted((each for each in vars(family).values() if isinstance(each, Check)), key=lambda check: check.code)
+    for each in sorted((each for each in vars(family).values() if isinstance(each, Rule)), key=lambda each: each.code)
 ]
-CHECKS = {check.code: check for check in _ALL}
-if len(CHECKS) != len(_ALL):
-    raise ValueError("two checks have one code")
+RULES = {each.code: each for each in _ALL}
+if len(RULES) != len(_ALL):
+    raise ValueError("two rules have one code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +72,7 @@ class LintReport:
 
 def _is_left_to_timing(counts: Mapping[Severity, Mapping[str, int]]) -> bool:
     """Whether what was found is no error, and some of it stalls the run or not, depending on timing."""
-    return not counts[Severity.ERROR] and any(CHECKS[code].left_to_timing for code in counts[Severity.WARNING])
+    return not counts[Severity.ERROR] and any(RULES[code].left_to_timing for code in counts[Severity.WARNING])
 
 
 def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | None = None) -> LintReport:
@@ -102,22 +97,22 @@ def lint_inputs(inputs: Inputs, limit: int | None = None) -> LintReport:
     facts = Facts(inputs)
     findings: list[Finding] = []
     counts: dict[Severity, dict[str, int]] = {severity: {} for severity in Severity}
-    for check in CHECKS.values():
-        if check.settles_timing and not _is_left_to_timing(counts):
+    for rule in RULES.values():
+        if rule.settles_timing and not _is_left_to_timing(counts):
             continue
         with suppress(UnknownFact):
-            for found in check.find(facts):
+            for found in rule.find(facts):
                 texts: Iterator[Found]
                 if isinstance(found, Found):
-                    severity, number, texts = found.severity or check.severity, 1, iter((found,))
+                    severity, number, texts = found.severity or rule.severity, 1, iter((found,))
                 else:
-                    severity, number = check.severity, len(found.rows)
+                    severity, number = rule.severity, len(found.rows)
                     texts = map(found.describe, found.rows[:limit].tolist())
                 if number:
-                    seen = counts[severity].get(check.code, 0)
-                    counts[severity][check.code] = seen + number
+                    seen = counts[severity].get(rule.code, 0)
+                    counts[severity][rule.code] = seen + number
                     for one in islice(texts, None if limit is None else max(limit - seen, 0)):
-                        findings.append(Finding(check.code, severity, one.message, one.remedy, one.file, one.rank, one.node))
+                        findings.append(Finding(rule.code, severity, one.message, one.remedy, one.file, one.rank, one.node))
     findings.sort(key=lambda finding: (finding.severity != Severity.ERROR, finding.code))
     trace = facts.inputs.workload.trace
     return LintReport(

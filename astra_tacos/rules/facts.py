@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.rules.collective_nodes import Collectives, find_collectives
+from astra_tacos.rules.inputs import Inputs, TraceFiles
+from astra_tacos.rules.matched_messages import MatchedMessages, match_sound_messages, sound_messages
+from astra_tacos.rules.node_facts import NodeFacts, UnknownFact
+from astra_tacos.rules.rule import Findings
+from astra_tacos.rules.run_order import RunOrder, order_run
+from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import NATIVE, implementations
-from astra_tacos.run.system import SystemConfig
+from astra_tacos.run.system import RemoteMemory, SystemConfig
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32
+from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import row_places
-from astra_tacos.workload.linter.collectives import Collectives, find_collectives
-from astra_tacos.workload.linter.finding import Findings, Inputs, TraceFiles
-from astra_tacos.workload.linter.messages import MatchedMessages, match_sound_messages, sound_messages
-from astra_tacos.workload.linter.run_order import RunOrder, order_run
-from astra_tacos.workload.linter.trace_view import TraceView
 
 
-class UnknownFact(Exception):
-    """No file that could be read says what a check asks for: the check has no more to find."""
-
-
-class Facts:
+class Facts(NodeFacts):
     """The inputs of a run, and the facts that checks derive from them.
 
     Facts about nodes raise `UnknownFact` if no trace is readable, facts about messages also if the workload sends none. So do
@@ -59,14 +59,21 @@ class Facts:
         return self.inputs.network
 
     @property
+    def known_network(self) -> NetworkConfig | None:
+        """The network; None if its file cannot be used."""
+        return self.inputs.network
+
+    @property
+    def remote_memory(self) -> RemoteMemory | None:
+        """The remote memory; None if no file is given."""
+        if "remote_memory" in self.inputs.problems:
+            raise UnknownFact
+        return self.inputs.remote_memory
+
+    @property
     def queues(self) -> bool:
         """Whether messages queue on links under the backend."""
         return self.inputs.backend.models_congestion
-
-    @property
-    def communicates(self) -> bool:
-        """Whether communication nodes send messages; under `replay-only` they only take their duration."""
-        return not self.system.replay_only
 
     @cached_property
     def num_npus(self) -> int:
@@ -82,13 +89,6 @@ class Facts:
         if self.inputs.workload.trace is None:
             raise UnknownFact
         return TraceView(self.inputs.workload, is_workload=True)
-
-    @property
-    def communicating(self) -> TraceView:
-        """The workload, where it communicates."""
-        if not self.communicates:
-            raise UnknownFact
-        return self.workload
 
     @cached_property
     def implementations(self) -> tuple[tuple[str, ...], Ints32]:
@@ -121,9 +121,14 @@ class Facts:
         return (*((self.workload,) if self.inputs.workload.trace is not None else ()), *self.custom.values())
 
     @property
-    def communicating_views(self) -> tuple[TraceView, ...]:
-        """The same, where nodes communicate."""
-        return self.views if self.communicates else ()
+    def custom_views(self) -> Iterable[TraceView]:
+        """The custom traces that have a readable file."""
+        return self.custom.values()
+
+    @property
+    def custom_names(self) -> list[str]:
+        """The prefixes of the custom collectives that run."""
+        return [self.implementations[0][number] for number in self.uses]
 
     @cached_property
     def collectives(self) -> Collectives:
@@ -170,13 +175,12 @@ class Facts:
 
     def _loose(self) -> list[int]:
         """The custom traces in which some rank does not wait, directly or indirectly, for every other one."""
-        from astra_tacos.planner.group_topology import components
-
         found = []
         for number in range(len(self.custom_files)):
             if number in self.custom:
                 view, messages = self.custom[number], self.custom_messages[number].met
-                if not components(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.receive]).any():
+                graph = Graph.of(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.receive])
+                if graph.strong_groups()[0] == 1:
                     continue
             found.append(number)
         return found

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.backend import BACKENDS, EXACT_NS
 from astra_tacos.run.groups import sorted_position
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.trace_view import TraceView
 
 
-@check("N01", "ring of two NPUs")
+@rule("N01", "ring of two NPUs")
 def ring_of_two(facts: Facts) -> Findings:
     """A Ring has two NPUs, which the backend refuses.
 
@@ -32,7 +32,7 @@ def ring_of_two(facts: Facts) -> Findings:
         yield Found(message, f"use {fault.building_block.aware_substitute(fault.size)}", network.source)
 
 
-@check("N02", "more dimensions than the backend takes", Severity.WARNING)
+@rule("N02", "more dimensions than the backend takes", Severity.WARNING)
 def several_dimensions(facts: Facts) -> Findings:
     """The network has more dimensions than ASTRA-sim's backend accepts.
 
@@ -49,7 +49,7 @@ def several_dimensions(facts: Facts) -> Findings:
         yield Found(f"{message}, only this project's replay more", f"use {others} for ASTRA-sim", network.source)
 
 
-@check("N03", "network beyond ASTRA-sim", Severity.WARNING)
+@rule("N03", "network beyond ASTRA-sim", Severity.WARNING)
 def beyond_astra_sim(facts: Facts) -> Findings:
     """The network has the key `astra_tacos`, which only this project reads.
 
@@ -70,7 +70,7 @@ def beyond_astra_sim(facts: Facts) -> Findings:
             yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
 
 
-@check("N04", "less than 1 ns at time 0")
+@rule("N04", "less than 1 ns at time 0")
 def instant_at_start(facts: Facts) -> Findings:
     """A node or message that takes less than 1 ns starts at time 0.
 
@@ -102,7 +102,7 @@ def instant_at_start(facts: Facts) -> Findings:
     yield workload.each(short, "{kind} takes less than 1 ns, at time 0", "give the remote memory a latency")
 
 
-@check("N05", "messages that take a link no time", Severity.WARNING)
+@rule("N05", "messages that take a link no time", Severity.WARNING)
 def instant_link(facts: Facts) -> Findings:
     """Messages are so small that they hold a link for less than 1 ns, on a backend with queues.
 
@@ -117,7 +117,7 @@ def instant_link(facts: Facts) -> Findings:
         yield view.each(rows, "{size} take a link no time", "send more at once")
 
 
-@check("N06", "time beyond 2**53 ns")
+@rule("N06", "time beyond 2**53 ns")
 def beyond_exact_time(facts: Facts) -> Findings:
     """Latencies take the run past 2**53 ns, about 104 days, from where ASTRA-sim loses events.
 

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.graph.instances import match_turns
 from astra_tacos.run.groups import NO_PLAN, is_member, members_of, plan_numbers
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
@@ -19,7 +20,6 @@ from astra_tacos.run.trace.reader import read_names
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import count_before, row_places
-from astra_tacos.workload.linter.trace_view import TraceView
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, drop, every, node, one_step_exchange, recv, run_of, send
 
+from astra_tacos.rules.rule import Severity
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.workload.linter.finding import Severity
-from astra_tacos.workload.linter.lint import CHECKS, lint
+from astra_tacos.workload.lint import RULES, lint
 
 AG, RS, A2A = CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL
 CUSTOM = {"all-reduce-implementation-custom": ["collective/c"]}
@@ -621,7 +621,7 @@ def test_finding(case, tmp_path):
 
 def test_a_search_that_was_cut_short_says_so(tmp_path, monkeypatch):
     """C07."""
-    from astra_tacos.workload.linter import run_order
+    from astra_tacos.rules import run_order
 
     groups = {"1": [0, 1], "2": [0, 1]}
     run = every([comp(9), *(coll(id, [9], group=1 + id % 2) for id in range(8))], groups=groups)
@@ -632,8 +632,8 @@ def test_a_search_that_was_cut_short_says_so(tmp_path, monkeypatch):
 
 
 def test_every_code_is_shown_and_explained():
-    assert {case.code for case in CASES} | {"C07"} == set(CHECKS)
-    for code, check in CHECKS.items():
+    assert {case.code for case in CASES} | {"C07"} == set(RULES)
+    for code, check in RULES.items():
         assert code[0].isalpha() and code[1:].isdigit() and check.title
         paragraphs = check.explanation.split("\n\n")
         assert len(paragraphs) > 2 and paragraphs[-1].startswith("Remedy: "), code

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from astra_tacos.rules import _order_kernels as kernels
+from astra_tacos.rules.collective_nodes import Collectives
+from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.graph.merged_graph import merge
 from astra_tacos.run.graph.messages import Messages
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import count_before, distinct
-from astra_tacos.workload.linter import _order_kernels as kernels
-from astra_tacos.workload.linter.collectives import Collectives
-from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_WORDS = 1 << 25
 """Most 64-bit words per rank for the bits that say which collectives and sends come before which nodes."""

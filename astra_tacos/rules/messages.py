@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.matched_messages import MatchedMessages, sound_messages
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.graph.messages import message_keys
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import row_places
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.messages import MatchedMessages, sound_messages
-from astra_tacos.workload.linter.trace_view import TraceView
 
 _MOST_USERS = 64
 """Most nodes of a rank that are compared for each pair of collectives whose tags collide."""
@@ -33,7 +33,7 @@ def _matched(facts: Facts) -> Iterator[tuple[TraceView, MatchedMessages]]:
 _MESSAGE = "{bytes} bytes, tag {tag}"
 
 
-@check("M01", "receive without a send")
+@rule("M01", "receive without a send")
 def unmatched_receive(facts: Facts) -> Findings:
     """A receive has no send.
 
@@ -48,7 +48,7 @@ def unmatched_receive(facts: Facts) -> Findings:
         yield view.each(plain, f"{_MESSAGE}: nothing from {{peer}} comes", "add the send, or take it out")
 
 
-@check("M02", "send without a receive", Severity.WARNING)
+@rule("M02", "send without a receive", Severity.WARNING)
 def unmatched_send(facts: Facts) -> Findings:
     """A send has no receive.
 
@@ -63,7 +63,7 @@ def unmatched_send(facts: Facts) -> Findings:
         yield view.each(plain, f"{_MESSAGE}: {{peer}} receives nothing like it", "add the receive, or take it out")
 
 
-@check("M03", "send and receive differ in size")
+@rule("M03", "send and receive differ in size")
 def size_mismatch(facts: Facts) -> Findings:
     """A send and its receive have different sizes.
 
@@ -77,7 +77,7 @@ def size_mismatch(facts: Facts) -> Findings:
             yield _near_miss(view, recv, send, "the same comm_size on both sides")
 
 
-@check("M04", "send and receive differ in tag")
+@rule("M04", "send and receive differ in tag")
 def tag_mismatch(facts: Facts) -> Findings:
     """A send and its receive have different tags.
 
@@ -97,7 +97,7 @@ def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
     return view.at(recv, what, remedy)
 
 
-@check("M05", "messages alike within a trace", Severity.WARNING, left_to_timing=True)
+@rule("M05", "messages alike within a trace", Severity.WARNING, left_to_timing=True)
 def alike_in_trace(facts: Facts) -> Findings:
     """Two messages of one trace have the same tag, source, destination and size, and no order.
 
@@ -116,7 +116,7 @@ def alike_in_trace(facts: Facts) -> Findings:
             yield view.at(row, view.text(f"{what} ({_MESSAGE}){more}", row), "give each its own tag")
 
 
-@check("M06", "tags of different collectives collide", Severity.WARNING, left_to_timing=True)
+@rule("M06", "tags of different collectives collide", Severity.WARNING, left_to_timing=True)
 def tag_collision(facts: Facts) -> Findings:
     """Messages of different collectives, or of a collective and of the workload itself, may be mistaken for each other.
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.graph.messages import Messages, match_messages, message_keys, queue_messages, stated_tags
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints
-from astra_tacos.workload.linter.trace_view import TraceView
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -29,7 +29,7 @@ from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import AstraTacosError, OutputError, ReplayError
 from astra_tacos.support.files import check_apart, output_place, together
-from astra_tacos.workload.linter.lint import LintReport, lint
+from astra_tacos.workload.lint import LintReport, lint
 
 _RANKS_SHOWN = 8
 """Ranks that never finished, in a finding."""

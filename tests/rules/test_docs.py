@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from astra_tacos.workload.linter.lint import CHECKS
+from astra_tacos.workload.lint import RULES
 from astra_tacos.workload.repairer.steps import STEPS
 
-DOCS = Path(__file__).parents[3] / "docs/lint.md"
+DOCS = Path(__file__).parents[2] / "docs/lint.md"
 
 
 def code_table():
     rows = ["| code | severity | finding | steps of `--fix` |", "|---|---|---|---|"]
-    for check in CHECKS.values():
+    for check in RULES.values():
         steps = ", ".join(f"`{step.name}`" for step in STEPS if check.code in step.codes)
         rows.append(f"| {check.code} | {check.severity} | {check.title} | {steps} |")
     return "\n".join(rows)

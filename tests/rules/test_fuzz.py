@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.run.run import RunInputs
-from astra_tacos.workload.linter.lint import lint
+from astra_tacos.workload.lint import lint
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.trace_view import TraceView, listed
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.trace_view import TraceView, listed
 
 
 def _group_text(group: int) -> str:
     return "the group of all ranks" if group == ALL_RANKS else f"group {group}"
 
 
-@check("T01", "no trace for a position")
+@rule("T01", "no trace for a position")
 def too_few_positions(facts: Facts) -> Findings:
     """A custom collective has no trace for some position of a group that uses it.
 
@@ -38,7 +39,7 @@ def too_few_positions(facts: Facts) -> Findings:
                 yield Found(message, "use a trace for so many ranks", files.file(missing[0]), missing[0])
 
 
-@check("T02", "traces beyond the group")
+@rule("T02", "traces beyond the group")
 def too_many_positions(facts: Facts) -> Findings:
     """A custom collective has traces for more positions than a group that uses it.
 
@@ -66,20 +67,20 @@ def too_many_positions(facts: Facts) -> Findings:
             yield Found(message, "use a trace for so many ranks", files.file(first), severity=severity)
 
 
-@check("T03", "node kind that custom collectives lack")
-def other_kinds(facts: Facts) -> Findings:
+@rule("T03", "node kind that custom collectives lack")
+def other_kinds(facts: NodeFacts) -> Findings:
     """A node in a custom collective is not a send, receive or COMP.
 
     ASTRA-sim issues the node but never finishes it: its rank stalls silently (`CustomAlgorithm.cc`, `issue`).
 
     Remedy: use COMM_SEND, COMM_RECV and COMP only.
     """
-    for view in facts.custom.values():
+    for view in facts.custom_views:
         where = ~view.rows(NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMP)
         yield view.each(where, "{kind} in a custom collective never ends", "use COMM_SEND, COMM_RECV and COMP")
 
 
-@check("T04", "trace of another size", Severity.WARNING)
+@rule("T04", "trace of another size", Severity.WARNING)
 def other_size(facts: Facts) -> Findings:
     """A custom collective does not move the amount of data that its node states.
 
@@ -140,7 +141,7 @@ def _mismatch(comm_type: int, size: int, ranks: int, buffer: tuple[int, int] | N
     return None
 
 
-@check("T05", "ranks of one collective run different traces")
+@rule("T05", "ranks of one collective run different traces")
 def different_traces(facts: Facts) -> Findings:
     """Ranks of one collective run different traces, or some run a trace and others a native algorithm.
 

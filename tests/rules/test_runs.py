@@ -9,7 +9,7 @@ from helpers.runs import stage_inputs
 
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.run import RunInputs
-from astra_tacos.workload.linter.lint import lint
+from astra_tacos.workload.lint import lint
 
 
 @pytest.mark.golden_cases("*")

@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from astra_tacos.rules import _order_kernels as kernels
 from astra_tacos.run.graph.issue_order import keep_dependencies
 from astra_tacos.run.graph.merged_graph import merge
 from astra_tacos.run.trace._row_kernels import precedes
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.workload.linter import _order_kernels as kernels
 
 Ranks = list[list[list[int]]]
 """By rank and node, the nodes of the rank that it depends on; -1 for one that does not exist."""

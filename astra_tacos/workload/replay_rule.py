@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.support.errors import ConfigError, ReplayError
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, check
 
 
-@check("R01", "replay stalls", settles_timing=True)
+@rule("R01", "replay stalls", settles_timing=True)
 def stalled_replay(facts: Facts) -> Findings:
     """The embedded replay of the run does not come to its end.
 

@@ -1,19 +1,18 @@
-"""Checks and what they find, and tolerant reading of a run's files: a file that cannot be read becomes a `Found`."""
+"""Tolerant reading of a run's files: a file that cannot be read becomes a `Found`."""
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from astra_tacos.network.network_config import NetworkConfig, read_network
+from astra_tacos.rules.rule import Found
 from astra_tacos.run.backend import Backend, choose_backend, stock_backend
 from astra_tacos.run.compact_run import expand, read_compact
 from astra_tacos.run.directory import CompactInputs
@@ -23,16 +22,11 @@ from astra_tacos.run.run import RANKS, SYSTEM, Run, RunInputs, read_run
 from astra_tacos.run.system import INT32_MAX, RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
 from astra_tacos.run.trace.reader import Load, read_files, read_held, read_trace
 from astra_tacos.run.trace.trace import Trace
-from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.text_files import describe, read_json_object
 
-if TYPE_CHECKING:
-    from astra_tacos.workload.linter.facts import Facts
-
-
 _GZIP_MAGIC = b"\x1f\x8b"
-_Problems = dict[str, list["Found"]]
+_Problems = dict[str, list[Found]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +44,7 @@ class TraceFiles:
     """
 
     prefix: str
-    ranks: tuple[int, ...]
+    ranks: Sequence[int]
     trace: Trace | None
     unreadable: Mapping[int, str] = field(default_factory=dict)
     compressed: tuple[int, ...] = ()
@@ -294,95 +288,3 @@ def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, 
             what += f"; there is one in {beside}"
         problems.setdefault("per_node", []).append(Found(what, file=source))
         return system
-
-
-class Severity(StrEnum):
-    """The severity of a finding."""
-
-    ERROR = "error"
-    """ASTRA-sim will stall, abort or compute something else."""
-    WARNING = "warning"
-    """ASTRA-sim may stall, depending on timing, or ignores a setting."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A fault of a run, with its place and a remedy."""
-
-    code: str
-    severity: Severity
-    message: str
-    """The fault, in words."""
-    remedy: str
-    """What to do about the fault."""
-    file: str | None = None
-    rank: int | None = None
-    node: int | None = None
-
-    @property
-    def where(self) -> str:
-        """File and node, like `workload/w.3.et node 17`; the name of a trace's file contains the rank."""
-        place = self.file or "the run"
-        return place if self.node is None else f"{place} node {self.node}"
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A finding as a check returns it, without the check's code, and without a severity unless it differs from the check's."""
-
-    message: str
-    remedy: str = ""
-    file: str | None = None
-    rank: int | None = None
-    node: int | None = None
-    severity: Severity | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FoundRows:
-    """Findings of one kind at many rows of a trace; the text of each is made only when it is shown."""
-
-    rows: Ints
-    describe: Callable[[int], Found]
-
-
-Findings = Iterator[Found | FoundRows]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One kind of fault that the linter looks for.
-
-    Parameters
-    ----------
-    code
-        A letter for the family and two digits. A code is never reused for another fault.
-    find
-        The function that finds the fault. Its docstring is the explanation: what ASTRA-sim does, why, and the remedy.
-    settles_timing
-        Whether it is looked for only where such warnings are all that is wrong: it tells whether the run stalls.
-    """
-
-    code: str
-    severity: Severity
-    title: str
-    find: Callable[[Facts], Findings]
-    left_to_timing: bool = False
-    settles_timing: bool = False
-
-    @property
-    def explanation(self) -> str:
-        """Text that says what happens in ASTRA-sim, why, and what to do about it."""
-        return inspect.cleandoc(self.find.__doc__ or "")
-
-
-def check(
-    code: str,
-    title: str,
-    severity: Severity = Severity.ERROR,
-    *,
-    left_to_timing: bool = False,
-    settles_timing: bool = False,
-) -> Callable[[Callable[[Facts], Findings]], Check]:
-    """Make a check of the function that finds a fault; the parameters are those of `Check`."""
-    return lambda find: Check(code, severity, title, find, left_to_timing, settles_timing)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.trace_view import listed
 
 
-@check("F01", "network file unusable")
+@rule("F01", "network file unusable")
 def network_file(facts: Facts) -> Findings:
     """The network YAML cannot be read, so nothing that depends on the network was checked.
 
@@ -21,7 +21,7 @@ def network_file(facts: Facts) -> Findings:
     yield from facts.problems("network", "give four lists of one entry per dimension")
 
 
-@check("F02", "system file unusable")
+@rule("F02", "system file unusable")
 def system_file(facts: Facts) -> Findings:
     """The system JSON cannot be read, so nothing that depends on it was checked.
 
@@ -34,7 +34,7 @@ def system_file(facts: Facts) -> Findings:
     yield from facts.problems("system", "correct the value")
 
 
-@check("F03", "communicator group file unusable")
+@rule("F03", "communicator group file unusable")
 def group_file(facts: Facts) -> Findings:
     """The communicator group JSON cannot be read.
 
@@ -46,7 +46,7 @@ def group_file(facts: Facts) -> Findings:
     yield from facts.problems("groups", 'write {"<id>": [ranks], ...}')
 
 
-@check("F04", "remote memory file unusable")
+@rule("F04", "remote memory file unusable")
 def memory_file(facts: Facts) -> Findings:
     """The remote memory JSON cannot be read.
 
@@ -58,7 +58,7 @@ def memory_file(facts: Facts) -> Findings:
     yield from facts.problems("remote_memory", "correct the value")
 
 
-@check("F05", "per-node collective file unusable")
+@rule("F05", "per-node collective file unusable")
 def per_node_file(facts: Facts) -> Findings:
     """The YAML of per-node collectives cannot be read.
 
@@ -71,7 +71,7 @@ def per_node_file(facts: Facts) -> Findings:
     yield from facts.problems("per_node", "give a path from the directory ASTRA-sim is started in (--directory)")
 
 
-@check("F06", "no workload file for an NPU")
+@rule("F06", "no workload file for an NPU")
 def rank_file_missing(facts: Facts) -> Findings:
     """There are fewer workload files than NPUs.
 
@@ -89,7 +89,7 @@ def rank_file_missing(facts: Facts) -> Findings:
         yield Found(message, "write a file per NPU, or make the network fit", files.file(missing[0]), missing[0])
 
 
-@check("F07", "workload files beyond the network", Severity.WARNING)
+@rule("F07", "workload files beyond the network", Severity.WARNING)
 def rank_file_surplus(facts: Facts) -> Findings:
     """There are more workload files than NPUs.
 
@@ -105,7 +105,7 @@ def rank_file_surplus(facts: Facts) -> Findings:
         yield Found(message, "make the network fit the workload", files.file(beyond[0]), beyond[0])
 
 
-@check("F08", "damaged trace")
+@rule("F08", "damaged trace")
 def trace_unreadable(facts: Facts) -> Findings:
     """A trace is damaged, empty, not a Chakra trace, has no nodes, or two of its nodes have the same id.
 
@@ -120,7 +120,7 @@ def trace_unreadable(facts: Facts) -> Findings:
             yield Found(message, "write the file again", files.file(rank), rank)
 
 
-@check("F09", "compressed trace")
+@rule("F09", "compressed trace")
 def trace_compressed(facts: Facts) -> Findings:
     """A trace is compressed by gzip.
 
@@ -133,7 +133,7 @@ def trace_compressed(facts: Facts) -> Findings:
             yield Found("compressed by gzip, which ASTRA-sim cannot read", "gunzip it", files.file(rank), rank)
 
 
-@check("F10", "custom collective not found")
+@rule("F10", "custom collective not found")
 def custom_path(facts: Facts) -> Findings:
     """A custom collective has no trace at the path where ASTRA-sim looks for it.
 
@@ -153,7 +153,7 @@ def custom_path(facts: Facts) -> Findings:
             yield Found(what, "give a path from there, or an absolute one", files.file(0))
 
 
-@check("F11", 'group file with "empty" in its path')
+@rule("F11", 'group file with "empty" in its path')
 def groups_ignored(facts: Facts) -> Findings:
     """The path of the communicator groups contains the word "empty".
 

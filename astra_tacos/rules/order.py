@@ -6,6 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from astra_tacos.rules.collective_nodes import Collectives
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.run_order import SEND_GROUP, Pairs, cycles
+from astra_tacos.rules.trace_view import TraceView, listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import pattern_name
@@ -14,11 +19,6 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import distinct, row_places
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.linter.collectives import Collectives
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.run_order import SEND_GROUP, Pairs, cycles
-from astra_tacos.workload.linter.trace_view import TraceView, listed
 
 _SHOWN_OF_CHAIN = 10
 """Nodes of a chain, in a finding."""
@@ -42,7 +42,7 @@ def _node_text(view: TraceView, collectives: Collectives, row: int) -> str:
     return f"node {view.node(row)} ({kind})"
 
 
-@check("C01", "collective without a node on some rank")
+@rule("C01", "collective without a node on some rank")
 def missing_member(facts: Facts) -> Findings:
     """The ranks of a group do not run the same number of collectives.
 
@@ -94,7 +94,7 @@ def _what(collectives: Collectives, entry: int, facts: Facts) -> str:
     return f"{pattern_name(collectives.comm_type[entry])} of {format_size(max(collectives.size_bytes[entry], 0))}"
 
 
-@check("C02", "collectives differ between ranks")
+@rule("C02", "collectives differ between ranks")
 def different_collectives(facts: Facts) -> Findings:
     """The ranks of a group run collectives of different patterns or sizes.
 
@@ -123,7 +123,7 @@ def different_collectives(facts: Facts) -> Findings:
         )
 
 
-@check("C03", "sizes of a custom collective differ between ranks", Severity.WARNING)
+@rule("C03", "sizes of a custom collective differ between ranks", Severity.WARNING)
 def different_sizes(facts: Facts) -> Findings:
     """The ranks of a custom collective give it different sizes.
 
@@ -145,7 +145,7 @@ def different_sizes(facts: Facts) -> Findings:
         )
 
 
-@check("C08", "collective of all ranks after others")
+@rule("C08", "collective of all ranks after others")
 def different_numbers(facts: Facts) -> Findings:
     """A native collective of all ranks has another number on some rank, as ranks ran different numbers of collectives before.
 
@@ -188,7 +188,7 @@ def _streams(facts: Facts, collectives: Collectives) -> Ints:
     return streams
 
 
-@check("C04", "ranks wait in a cycle")
+@rule("C04", "ranks wait in a cycle")
 def deadlock(facts: Facts) -> Findings:
     """Ranks wait for one another in a cycle: they stall at any timing.
 
@@ -207,7 +207,7 @@ def deadlock(facts: Facts) -> Findings:
         yield view.at(rows[0], what, "one order for all ranks")
 
 
-@check("C05", "order left to timing", Severity.WARNING, left_to_timing=True)
+@rule("C05", "order left to timing", Severity.WARNING, left_to_timing=True)
 def free_order(facts: Facts) -> Findings:
     """A rank may start two nodes in either order, and one of the orders stalls it for ever.
 
@@ -249,7 +249,7 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> Bools:
     return np.array(share, np.bool_)[which]
 
 
-@check("C06", "order left to timing, in a cycle of groups", Severity.WARNING, left_to_timing=True)
+@rule("C06", "order left to timing, in a cycle of groups", Severity.WARNING, left_to_timing=True)
 def free_cycle(facts: Facts) -> Findings:
     """Groups of which any two share one rank can wait for one another in a cycle.
 
@@ -278,7 +278,7 @@ def free_cycle(facts: Facts) -> Findings:
         yield view.at(cycle.rows[0][0], what, _REMEDY)
 
 
-@check("C07", "search cut short", Severity.WARNING, left_to_timing=True)
+@rule("C07", "search cut short", Severity.WARNING, left_to_timing=True)
 def cut_short(facts: Facts) -> Findings:
     """The search for orders that stall was cut short, so that there may be more faults than were found.
 

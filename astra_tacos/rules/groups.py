@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.chunks import twice_freed
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, is_member
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.trace_view import listed
 
 
-@check("G01", "group id")
+@rule("G01", "group id")
 def group_id_bad(facts: Facts) -> Findings:
     """A group's name is not an integer of 1 or more.
 
@@ -28,7 +28,7 @@ def group_id_bad(facts: Facts) -> Findings:
     yield from facts.problems("group_id", "number the groups from 1")
 
 
-@check("G02", "group members")
+@rule("G02", "group members")
 def group_members_bad(facts: Facts) -> Findings:
     """A group is not a list of distinct ranks.
 
@@ -40,7 +40,7 @@ def group_members_bad(facts: Facts) -> Findings:
     yield from facts.problems("group_members", "list each rank once")
 
 
-@check("G03", "group not in ascending order")
+@rule("G03", "group not in ascending order")
 def group_unsorted(facts: Facts) -> Findings:
     """A group that runs a custom collective does not list its ranks in ascending order.
 
@@ -58,7 +58,7 @@ def group_unsorted(facts: Facts) -> Findings:
             yield Found(message, "sort it", str(facts.inputs.groups_path))
 
 
-@check("G04", "unknown group")
+@rule("G04", "unknown group")
 def group_unknown(facts: Facts) -> Findings:
     """A node uses a group that does not exist.
 
@@ -75,7 +75,7 @@ def group_unknown(facts: Facts) -> Findings:
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
 
 
-@check("G05", "pg_name that is no number")
+@rule("G05", "pg_name that is no number")
 def group_name_bad(facts: Facts) -> Findings:
     """A node's pg_name is not a number.
 
@@ -93,7 +93,7 @@ def group_name_bad(facts: Facts) -> Findings:
     )
 
 
-@check("G06", "rank outside its group")
+@rule("G06", "rank outside its group")
 def rank_outside(facts: Facts) -> Findings:
     """A rank uses a group that it is not in.
 
@@ -114,7 +114,7 @@ def rank_outside(facts: Facts) -> Findings:
     yield view.each(where, describe, "use a group that holds the rank")
 
 
-@check("G07", "group beyond the network")
+@rule("G07", "group beyond the network")
 def group_beyond(facts: Facts) -> Findings:
     """A group that is used contains ranks beyond the network.
 
@@ -130,7 +130,7 @@ def group_beyond(facts: Facts) -> Findings:
             yield Found(message, "take it out", str(facts.inputs.groups_path))
 
 
-@check("G08", "native collective in a group of one")
+@rule("G08", "native collective in a group of one")
 def group_of_one(facts: Facts) -> Findings:
     """A native collective in a group of one rank.
 
@@ -146,7 +146,7 @@ def group_of_one(facts: Facts) -> Findings:
     yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
 
 
-@check("G09", "plan of another node")
+@rule("G09", "plan of another node")
 def plan_clash(facts: Facts) -> Findings:
     """A node runs the collective of another node, because its group remembers one plan per pattern.
 
@@ -172,7 +172,7 @@ def plan_clash(facts: Facts) -> Findings:
         yield view.at(collectives.row[entry], what, remedy, severity)
 
 
-@check("G10", "algorithm freed twice", Severity.WARNING)
+@rule("G10", "algorithm freed twice", Severity.WARNING)
 def plans_shared(facts: Facts) -> Findings:
     """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
 

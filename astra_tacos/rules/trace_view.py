@@ -6,16 +6,18 @@ from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
+from astra_tacos.rules.inputs import TraceFiles
+from astra_tacos.rules.rule import Found, FoundRows, Severity
 from astra_tacos.run.graph.issue_order import IssueOrder, keep_dependencies
 from astra_tacos.run.groups import group_ids
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.run.trace.trace import Trace, WorkloadColumns, precede
+from astra_tacos.run.trace.trace import ABSENT, Trace, WorkloadColumns, precede
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
 from astra_tacos.support.units import format_size
-from astra_tacos.workload.linter.finding import Found, FoundRows, Severity, TraceFiles
 
 
 class TraceView:
@@ -28,13 +30,34 @@ class TraceView:
     """
 
     def __init__(self, files: TraceFiles, *, is_workload: bool) -> None:
-        if files.trace is None or files.trace.workload is None:
+        if files.trace is None or (is_workload and files.trace.workload is None):
             raise ValueError("the trace has to be read with all its columns")
         self.files = files
         self.is_workload = is_workload
         self.trace: Trace = files.trace
-        self.columns: WorkloadColumns = files.trace.workload
         self.rank: Ints = files.trace.rank
+
+    @property
+    def columns(self) -> WorkloadColumns:
+        """The columns of a workload, which traces of custom collectives may lack."""
+        if self.trace.workload is None:
+            raise ValueError("the trace has to be read with all its columns")
+        return self.trace.workload
+
+    @property
+    def owner(self) -> Ints:
+        """int64[num_nodes], rank or position whose node each is."""
+        return self.rank if self.trace.owners is None else self.trace.owner
+
+    @property
+    def wrong_type(self) -> NDArray[np.uint32] | None:
+        """uint32[num_nodes], a bit for each attribute of `WORKLOAD_ATTRIBUTES` with a value of a wrong type; None if not read."""
+        return None if self.trace.workload is None else self.trace.workload.wrong_type
+
+    @property
+    def no_value(self) -> NDArray[np.uint32] | None:
+        """uint32[num_nodes], the same without a value."""
+        return None if self.trace.workload is None else self.trace.workload.no_value
 
     @property
     def num_ranks(self) -> int:
@@ -66,25 +89,29 @@ class TraceView:
         """Id of a node."""
         return int(self.trace.node_id[row])
 
-    def at(self, row: int, message: str, remedy: str = "", severity: Severity | None = None) -> Found:
+    def at(self, row: int, message: str, remedy: str = "", severity: Severity | None = None, *, waits: bool = False) -> Found:
         """A finding at a node.
 
         Parameters
         ----------
         severity
-            The severity, if not that of the check.
+            The severity, if not that of the rule.
+        waits
+            Whether the node waits for ever.
         """
-        return Found(message, remedy, self.files.file(self.rank[row]), int(self.rank[row]), self.node(row), severity)
+        return Found(message, remedy, self.files.file(self.rank[row]), int(self.rank[row]), self.node(row), severity, waits)
 
-    def each(self, where: Bools | Ints, describe: str | Callable[[int], str], remedy: str = "") -> FoundRows:
+    def each(
+        self, where: Bools | Ints, describe: str | Callable[[int], str], remedy: str = "", *, waits: bool = False
+    ) -> FoundRows:
         """A finding at each of these nodes, given as a mask or as rows.
 
         `describe` is a function from a row to its message, or a format such as `{kind} of {size}`, see `text`.
         """
         rows = np.flatnonzero(where) if where.dtype == np.bool_ else where.astype(np.int64, copy=False)
         if isinstance(describe, str):
-            return FoundRows(rows, lambda row: self.at(row, self.text(describe, row), remedy))
-        return FoundRows(rows, lambda row: self.at(row, describe(row), remedy))
+            return FoundRows(rows, lambda row: self.at(row, self.text(describe, row), remedy, waits=waits))
+        return FoundRows(rows, lambda row: self.at(row, describe(row), remedy, waits=waits))
 
     def text(self, pattern: str, row: int) -> str:
         """A format such as `{kind} of {size}` with the values of a row."""
@@ -92,14 +119,14 @@ class TraceView:
         peer = f"{'rank' if self.is_workload else 'position'} {trace.peer[row]}"
         return pattern.format(
             kind=self.kind_name(row),
-            rank=self.rank[row],
+            rank=self.owner[row],
             size=format_size(max(trace.size_bytes[row], 0)),
             bytes=f"{trace.size_bytes[row]:,}",
             us=f"{trace.duration_us[row]:,}",
             tag=trace.tag[row],
             peer=peer,
             towards=f"{'sends to' if sends else 'receives from'} {peer}",
-            own=f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row]}",
+            own=f"{'comm_src' if sends else 'comm_dst'} is {self.columns.own[row] if self.trace.workload else 'unknown'}",
         )
 
     def kind_name(self, row: int) -> str:
@@ -107,7 +134,8 @@ class TraceView:
         kind = self.trace.kind[row]
         if kind != NodeType.COMM_COLL:
             return NodeType(kind).name if kind <= max(NodeType) else f"a node of type {kind}"
-        return pattern_name(self.columns.comm_type[row])
+        pattern = ABSENT if self.trace.workload is None else self.columns.comm_type[row]
+        return NodeType.COMM_COLL.name if pattern == ABSENT else pattern_name(pattern)
 
     @cached_property
     def children(self) -> tuple[Ints, Ints]:
@@ -130,6 +158,13 @@ class TraceView:
     def ordered(self) -> Ints:
         """int64[num_ranks], number of rows of each rank that are not in a cycle and do not depend on one."""
         return np.bincount(self.rank[self.runs], minlength=self.trace.num_ranks)
+
+    @cached_property
+    def waits(self) -> Bools:
+        """bool[num_nodes], whether a row depends on a node that exists."""
+        waiting = np.zeros(self.trace.num_nodes, np.bool_)
+        waiting[np.repeat(np.arange(self.trace.num_nodes), np.diff(self.trace.dep_first))[self.trace.dep >= 0]] = True
+        return waiting
 
     @cached_property
     def depends(self) -> Bools:

@@ -7,6 +7,10 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
+from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import leaves_out, pattern_name, spans_all
@@ -16,17 +20,14 @@ from astra_tacos.run.trace.node_bytes import load_rank
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools
 from astra_tacos.support.text_files import describe
-from astra_tacos.workload.linter.facts import Facts
-from astra_tacos.workload.linter.finding import Findings, Found, Severity, check
-from astra_tacos.workload.linter.trace_view import listed
 
 
 def _where(facts: Facts) -> str:
     return str(facts.inputs.system_path)
 
 
-@check("S01", "no preferred-dataset-splits")
-def splits_absent(facts: Facts) -> Findings:
+@rule("S01", "no preferred-dataset-splits")
+def splits_absent(facts: NodeFacts) -> Findings:
     """`preferred-dataset-splits` is absent, 0 or negative, and there are collectives.
 
     ASTRA-sim divides the size of every collective, also of custom ones, by this number. If it is absent or 0 the run ends in
@@ -35,13 +36,15 @@ def splits_absent(facts: Facts) -> Findings:
     Remedy: set it to 1.
     """
     splits = facts.stated_system.preferred_dataset_splits
-    if len(facts.collectives.row) and (splits is None or splits < 1):
+    if (splits is None or splits < 1) and len(facts.collective_rows):
         found = "is absent" if splits is None else f"is {splits}"
-        yield Found(f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", _where(facts))
+        yield Found(
+            f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", facts.stated_system.source
+        )
 
 
-@check("S02", "preferred-dataset-splits with custom collectives")
-def splits_custom(facts: Facts) -> Findings:
+@rule("S02", "preferred-dataset-splits with custom collectives")
+def splits_custom(facts: NodeFacts) -> Findings:
     """`preferred-dataset-splits` is not 1, and there are custom collectives.
 
     ASTRA-sim makes one stream of a custom collective but waits for one stream per split: no rank ever finishes. It reports
@@ -50,27 +53,27 @@ def splits_custom(facts: Facts) -> Findings:
     Remedy: set it to 1, and split native collectives in the traces instead.
     """
     splits = facts.system.preferred_dataset_splits
-    if splits is not None and splits > 1 and facts.uses:
-        prefixes = [facts.implementations[0][number] for number in facts.uses]
+    prefixes = facts.custom_names if splits is not None and splits > 1 and facts.communicates else []
+    if prefixes:
         message = f"preferred-dataset-splits is {splits}: the custom collectives ({', '.join(prefixes[:3])}) never finish"
-        yield Found(message, "set it to 1", _where(facts))
+        yield Found(message, "set it to 1", facts.system.source, waits=True)
 
 
-@check("S03", "no active chunks")
-def no_active_chunks(facts: Facts) -> Findings:
+@rule("S03", "no active chunks")
+def no_active_chunks(facts: NodeFacts) -> Findings:
     """`active-chunks-per-dimension` is below 1, and there are collectives.
 
     No collective, native or custom, ever starts: all ranks stall (`system/Sys.cc`, `SchedulerUnit`, queue_threshold).
 
     Remedy: set it to 1 or more.
     """
-    collectives = facts.collectives
     chunks = facts.system.active_chunks_per_dimension
-    if chunks < 1 and len(collectives.row):
-        yield Found(f"active-chunks-per-dimension is {chunks}: no collective ever starts", "set it to 1", _where(facts))
+    if chunks < 1 and len(facts.collective_rows):
+        what = f"active-chunks-per-dimension is {chunks}: no collective ever starts"
+        yield Found(what, "set it to 1", facts.system.source)
 
 
-@check("S08", "no scheduling-policy", Severity.WARNING)
+@rule("S08", "no scheduling-policy", Severity.WARNING)
 def policy_absent(facts: Facts) -> Findings:
     """`scheduling-policy` is absent.
 
@@ -82,7 +85,7 @@ def policy_absent(facts: Facts) -> Findings:
         yield Found("scheduling-policy is absent, and ASTRA-sim has no default", 'set it to "FIFO"', _where(facts))
 
 
-@check("S09", "key without effect", Severity.WARNING)
+@rule("S09", "key without effect", Severity.WARNING)
 def ignored_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim 2.0 does not read, although files for ASTRA-sim 1.0 and its own examples have it.
 
@@ -96,7 +99,7 @@ def ignored_keys(facts: Facts) -> Findings:
         yield Found(f"{' and '.join(found)} {'has' if len(found) == 1 else 'have'} no effect", "take it out", _where(facts))
 
 
-@check("S10", "unknown key", Severity.WARNING)
+@rule("S10", "unknown key", Severity.WARNING)
 def unknown_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim does not know, maybe a misspelt one.
 
@@ -109,7 +112,7 @@ def unknown_keys(facts: Facts) -> Findings:
         yield Found(f"nobody reads {describe(key)}", f"{near[0]}?" if near else "take it out", _where(facts))
 
 
-@check("S11", "operations, but no roofline", Severity.WARNING)
+@rule("S11", "operations, but no roofline", Severity.WARNING)
 def roofline_off(facts: Facts) -> Findings:
     """Compute nodes state their operations but no duration, and the roofline is off.
 
@@ -127,8 +130,8 @@ def roofline_off(facts: Facts) -> Findings:
         yield Found(message, 'set "roofline-enabled" to 1', _where(facts))
 
 
-@check("S12", "roofline without rates")
-def roofline_of_nothing(facts: Facts) -> Findings:
+@rule("S12", "roofline without rates")
+def roofline_of_nothing(facts: NodeFacts) -> Findings:
     """The roofline is on, but peak-perf or local-mem-bw is absent or 0.
 
     Compute nodes then take an infinite time, which ASTRA-sim converts to a time in the past or far in the future: it aborts or
@@ -144,10 +147,10 @@ def roofline_of_nothing(facts: Facts) -> Findings:
     zero = [key for key, value in rates if value == 0]
     if zero and rows.any():
         message = f"roofline-enabled, but {' and '.join(zero)} {'is' if len(zero) == 1 else 'are'} 0 or absent"
-        yield Found(message, "set both", _where(facts))
+        yield Found(message, "set both", system.source)
 
 
-@check("S13", "replay-only", Severity.WARNING)
+@rule("S13", "replay-only", Severity.WARNING)
 def replay_only(facts: Facts) -> Findings:
     """`replay-only` is on, and the workload communicates.
 
@@ -165,7 +168,7 @@ def replay_only(facts: Facts) -> Findings:
         yield Found(message, "set it to 0", _where(facts))
 
 
-@check("S16", "memory tracking without tensors")
+@rule("S16", "memory tracking without tensors")
 def memory_tracking(facts: Facts) -> Findings:
     """`track-local-mem` is on, and nodes lack the attributes `inputs` and `outputs`.
 
@@ -188,7 +191,7 @@ def memory_tracking(facts: Facts) -> Findings:
             yield Found(message, "set track-local-mem to 0", view.files.file(rank), rank)
 
 
-@check("S17", "per-node id of no node", Severity.WARNING)
+@rule("S17", "per-node id of no node", Severity.WARNING)
 def unused_per_node(facts: Facts) -> Findings:
     """The per-node YAML names ids that no collective node has.
 
@@ -207,8 +210,8 @@ def unused_per_node(facts: Facts) -> Findings:
         yield Found(message, "correct the ids", facts.system.per_node_source)
 
 
-@check("S18", "remote memory that does not serve")
-def memory_rates(facts: Facts) -> Findings:
+@rule("S18", "remote memory that does not serve")
+def memory_rates(facts: NodeFacts) -> Findings:
     """The remote memory cannot serve the nodes that use it.
 
     With NO_MEMORY_EXPANSION, or without a file, ASTRA-sim exits at the first load or store. With PER_NODE_MEMORY_EXPANSION it
@@ -217,9 +220,7 @@ def memory_rates(facts: Facts) -> Findings:
 
     Remedy: set memory type, bandwidth and latency, and num-nodes x num-npus-per-node to the number of NPUs or more.
     """
-    view, memory = facts.workload, facts.inputs.remote_memory
-    if facts.system.replay_only or "remote_memory" in facts.inputs.problems:
-        return
+    view, memory = facts.communicating, facts.remote_memory
     rows = np.flatnonzero(view.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE))
     if not len(rows):
         return
@@ -245,7 +246,7 @@ def _native(facts: Facts) -> Iterator[tuple[int, str, tuple[str, ...], Bools]]:
             yield pattern, key, native.get(key, ()), nodes
 
 
-@check("S04", "no implementation of a pattern")
+@rule("S04", "no implementation of a pattern")
 def no_implementation(facts: Facts) -> Findings:
     """A pattern is used for which the system names neither a native nor a custom implementation.
 
@@ -261,7 +262,7 @@ def no_implementation(facts: Facts) -> Findings:
             yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
 
 
-@check("S05", "more algorithms than dimensions")
+@rule("S05", "more algorithms than dimensions")
 def too_many_algorithms(facts: Facts) -> Findings:
     """A list of native algorithms has more entries than the network has dimensions.
 
@@ -276,7 +277,7 @@ def too_many_algorithms(facts: Facts) -> Findings:
             yield Found(message, "one entry per dimension", _where(facts))
 
 
-@check("S06", "fewer algorithms than dimensions")
+@rule("S06", "fewer algorithms than dimensions")
 def too_few_algorithms(facts: Facts) -> Findings:
     """A list of native algorithms has fewer entries than the network has dimensions.
 
@@ -293,7 +294,7 @@ def too_few_algorithms(facts: Facts) -> Findings:
             yield Found(f"{message} leaves the others out", "one entry per dimension", _where(facts))
 
 
-@check("S07", "no collective-optimization")
+@rule("S07", "no collective-optimization")
 def optimization_absent(facts: Facts) -> Findings:
     """`collective-optimization` is absent, and a native All-Reduce runs in several dimensions.
 
@@ -309,7 +310,7 @@ def optimization_absent(facts: Facts) -> Findings:
             yield Found(message, 'set it to "localBWAware" or "baseline"', _where(facts))
 
 
-@check("S14", "native algorithm that does not fit")
+@rule("S14", "native algorithm that does not fit")
 def unfit_algorithm(facts: Facts) -> Findings:
     """A native algorithm does not run on this number of ranks, or not for this pattern.
 
@@ -357,7 +358,7 @@ def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
     return None
 
 
-@check("S15", "ring instead of other algorithms", Severity.WARNING)
+@rule("S15", "ring instead of other algorithms", Severity.WARNING)
 def ring_instead(facts: Facts) -> Findings:
     """A communicator group smaller than the network runs ring, although the system names other algorithms.
 
@@ -376,7 +377,7 @@ def ring_instead(facts: Facts) -> Findings:
             yield Found(message, "expect it, or give a custom collective", _where(facts))
 
 
-@check("S19", "chunks that may wait for one another", Severity.WARNING, left_to_timing=True)
+@rule("S19", "chunks that may wait for one another", Severity.WARNING, left_to_timing=True)
 def chunks_in_a_cycle(facts: Facts) -> Findings:
     """Chunks of an All-Reduce in several dimensions may wait for one another.
 
