@@ -193,7 +193,7 @@ STUCK = [
 BAD_INPUT = [
     (
         "COMM_COLL 2 |",
-        "t.0.et node 2: COMM_COLL in a custom collective never ends; use COMM_SEND, COMM_RECV and COMP (lint: T03)",
+        "t.0.et node 2: COMM_COLL in a custom collective never ends; use COMM_SEND, COMM_RECV",
     ),
     ("INVALID 2 |", "t.0.et node 2: INVALID in a custom collective never ends"),
     ("send 0 1 -comm_size |", "t.0.et node 0: COMM_SEND without comm_size (or of -1); add comm_size (lint: A01)"),
