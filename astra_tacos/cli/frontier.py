@@ -79,7 +79,7 @@ def frontier(
     from astra_tacos.network.network_config import read_network
     from astra_tacos.solver.frontier import find_frontier
     from astra_tacos.synthesizer.parts.frontier import Task
-    from astra_tacos.synthesizer.parts.rounds import lanes_of
+    from astra_tacos.synthesizer.parts.lanes import lanes_of
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from astra_tacos import CommType, NodeType
 from astra_tacos.planner.retime.exposure_bound import QuickestBytes, least_exposed_ns
 from astra_tacos.planner.retime.request import parse_schedule
-from astra_tacos.planner.retime.symmetry import read_graph
+from astra_tacos.planner.retime.task_reader import read_graph
 from astra_tacos.planner.retime.tasks import Operation, Task, TaskGraph
 
 from .test_policies import KINDS, SCHEDULES, made

@@ -11,7 +11,7 @@ import pytest
 from helpers.generated import small_model, write_network
 from helpers.plans import candidates_of, generated_run, schedule_run, timed_layer, write_candidate
 
-import astra_tacos.planner.retime.symmetry as reading
+import astra_tacos.planner.retime.task_reader as reading
 from astra_tacos import (
     ConfigError,
     Device,
@@ -25,9 +25,10 @@ from astra_tacos import (
 )
 from astra_tacos.planner.retime import search as retime_search
 from astra_tacos.planner.retime.policies import POLICIES
+from astra_tacos.planner.retime.programs import programs_of
 from astra_tacos.planner.retime.request import default_request, parse_schedule
 from astra_tacos.planner.retime.search import search
-from astra_tacos.planner.retime.symmetry import programs_of, steps_of
+from astra_tacos.planner.retime.steps import steps_of
 from astra_tacos.planner.retime.tasks import Programs
 from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.synthesis_cache import SynthesisCache

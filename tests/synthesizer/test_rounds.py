@@ -17,7 +17,7 @@ from astra_tacos.collective import ROOTED
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.parts.frontier import Algorithm, Point, Task, composed, crossovers
-from astra_tacos.synthesizer.parts.rounds import lanes_of
+from astra_tacos.synthesizer.parts.lanes import lanes_of
 from astra_tacos.verifier.schedule_oracle import verify
 
 DGX1 = dgx1()

@@ -13,7 +13,8 @@ from astra_tacos.planner.retime.list_schedule import list_schedule
 from astra_tacos.planner.retime.policies import POLICIES
 from astra_tacos.planner.retime.policy import Setting
 from astra_tacos.planner.retime.request import Request, describe
-from astra_tacos.planner.retime.symmetry import read_graph, steps_of
+from astra_tacos.planner.retime.steps import steps_of
+from astra_tacos.planner.retime.task_reader import read_graph
 from astra_tacos.planner.retime.tasks import CollectiveDurations, Operation, TaskGraph
 from astra_tacos.planner.retime.written import Ordered, ordered, run_of
 from astra_tacos.planner.workload import Workload

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from astra_tacos.planner.retime.list_schedule import ListSchedule
-from astra_tacos.planner.retime.symmetry import expanded
+from astra_tacos.planner.retime.programs import expanded
 from astra_tacos.planner.retime.tasks import SAME_TAG, Programs, Task, TaskGraph, tasks_of
 from astra_tacos.planner.workload import Workload
 from astra_tacos.run.run import NATIVE, Run

@@ -25,7 +25,8 @@ from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.support.units import bytes_per_ns
-from astra_tacos.synthesizer.parts.rounds import Demand, Lanes, Unknown, demands_of, least_rounds, sends_of_instance
+from astra_tacos.synthesizer.parts.lanes import Demand, Lanes, demands_of
+from astra_tacos.synthesizer.parts.rounds import Unknown, least_rounds, sends_of_instance
 
 _IMAGE = {"reduce-scatter": "all-gather", "reduce": "broadcast"}
 _MOST_TRIES = 24
