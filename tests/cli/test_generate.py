@@ -92,7 +92,7 @@ def test_the_shipped_workloads_are_generated_as_their_readme_says(name):
         (f"{SMALL} --dp 2 --ffn 4.5x", "ffn: found '4.5x', expected a width such as 4096, or a multiple of hidden such as 4x"),
         (
             f"{SMALL} --dp 2 --ffn {'9' * 5000}",
-            f"ffn: found '{'9' * 60}', expected a width such as 4096, or a multiple of hidden such as 4x",
+            f"ffn: found '{'9' * 56}..., expected a width such as 4096, or a multiple of hidden such as 4x",
         ),
         (
             f"{SMALL} --dp 2 --ffn {'9' * 18}x",

@@ -236,7 +236,7 @@ def test_a_workload_gives_a_part_of_its_npus_to_communication(run_of_one_group, 
 def test_errors_of_a_workload_name_no_temporary_file(run, tmp_path):
     outcome = evaluate(workload_point(run, config(("Ring", 4, 50.0, 500.0))), Conditions())
     assert outcome.status == "error"
-    assert "expected a rank below 4" in outcome.error and str(tmp_path) not in outcome.error
+    assert "sends to rank 4, there are 4" in outcome.error and str(tmp_path) not in outcome.error
     outcome = evaluate(workload_point(run, SMALL, system=str(run / "none.json")), Conditions())
     assert (outcome.status, "none.json" in outcome.error) == ("error", True)
 
