@@ -1,4 +1,4 @@
-"""The `Draft` class: a run under repair, whose parts the steps change in place; and the `Log` of what they changed, and why."""
+"""The `Draft` class: a run under repair, whose parts mends change in place; and the `Log` of what they changed, and why."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Change:
 
 @dataclass(slots=True)
 class Log:
-    """The changes of one step, as it makes them."""
+    """The changes of one mend, as it makes them."""
 
     step: str
     changes: list[Change] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The nodes of one rank under repair: columns and the bytes of its file, and objects of the nodes that a step looks at."""
+"""The nodes of one rank under repair: columns and the bytes of its file, and objects of the nodes that a mend looks at."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Columns:
 class RankNodes:
     """The nodes of a rank, in order: those of its file that are left, then new ones.
 
-    A node of the file becomes a message once a step looks at it, and stays one once a step may have changed it. All others keep
+    A node of the file becomes a message once a mend looks at it, and stays one once a mend may have changed it. All others keep
     their bytes.
     """
 

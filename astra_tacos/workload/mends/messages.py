@@ -7,10 +7,12 @@ from collections.abc import Callable, Hashable
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.node_bytes import new_node
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.workload.mends.mend import mend
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import DraftNode
 
 
+@mend("message-pairs", "A01", "A07", "A08", "A09", "A10", "M01", "M02", "M03", "M04", "M05")
 def pair_messages(draft: Draft, log: Log) -> None:
     """Pair sends and receives: own ranks, peers, sizes and tags; receives that nothing sends to are removed.
 

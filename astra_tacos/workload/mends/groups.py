@@ -11,12 +11,14 @@ from astra_tacos.run.groups import group_id
 from astra_tacos.run.run import PATTERN_KEYS, looked_up
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.mends.mend import mend
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, groups_of_text, sound_text
 
 _NAME = "process_group:init"
 
 
+@mend("process-groups", "G04")
 def define_groups(draft: Draft, log: Log) -> None:
     """Take communicator groups from nodes `## process_group:init ##` into comm_group.json.
 
@@ -31,6 +33,7 @@ def define_groups(draft: Draft, log: Log) -> None:
             log.add(f"group {name!r} of ranks {members} added to comm_group.json", "the node defines it", node)
 
 
+@mend("group-names", "G01", "G05")
 def number_groups(draft: Draft, log: Log) -> None:
     """Number groups from 1, in comm_group.json and in the nodes that name them.
 
@@ -105,6 +108,7 @@ def _whole(name: str) -> str:
     return str(int(number)) if name.isascii() and 0 <= number < 1 << 31 and number == int(number) else name
 
 
+@mend("group-members", "G02", "G03", "G04", "G06", "G07")
 def complete_groups(draft: Draft, log: Log) -> None:
     """Complete comm_group.json: groups that it lacks, ranks that use a group, and no ranks that do not exist.
 
@@ -156,6 +160,7 @@ def _listed(ranks: list[int]) -> str:
     return f"rank{'s' * (len(ranks) != 1)} {listed(ranks, 8)}"
 
 
+@mend("one-plan-per-group", "G09")
 def separate_plans(draft: Draft, log: Log) -> None:
     """Copy a group for each further custom collective that its nodes of one pattern name.
 
@@ -190,6 +195,7 @@ def _program(draft: Draft, node: DraftNode, pattern: int) -> str | None:
     return str(entry[0]) if entry else None
 
 
+@mend("stream-numbers", "C08")
 def group_all_ranks(draft: Draft, log: Log) -> None:
     """Give collectives of all ranks a group of all ranks, where ranks run different numbers of collectives before them.
 

@@ -13,6 +13,7 @@ from astra_tacos.run.graph.global_order import order_dependencies, order_instanc
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.mends.mend import mend
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, pattern_of_name
 
@@ -28,6 +29,7 @@ _ASSUMED = 4
 """Dimensions that ASTRA-sim assumes where a node has no `involved_dim`."""
 
 
+@mend("collective-patterns", "A15")
 def mend_patterns(draft: Draft, log: Log) -> None:
     """Read absent patterns from names or other ranks, and let patterns that ASTRA-sim lacks run as others of the same time.
 
@@ -113,6 +115,7 @@ def _stand_in(draft: Draft, log: Log, node: DraftNode, pattern: CommType) -> Non
         node.set("comm_size", max(len(draft.members(node.group) or ()), 1))
 
 
+@mend("collective-sizes", "A01", "A06")
 def find_sizes(draft: Draft, log: Log) -> None:
     """Take the size of a collective that states none from its tensors, or from the same collective on other ranks.
 
@@ -139,6 +142,7 @@ def _is_known(node: DraftNode) -> bool:
     return node.size is not None and node.size >= 0
 
 
+@mend("lonely-collectives", "G08", "A04", "A05")
 def drop_idle(draft: Draft, log: Log) -> None:
     """Remove collectives of one rank, and of no bytes; what depended on them depends on what they depended on.
 
@@ -161,6 +165,7 @@ def _why_idle(draft: Draft, node: DraftNode) -> str | None:
     return f"group {node.group_name} has one rank: nothing moves" if members is not None and len(members) == 1 else None
 
 
+@mend("matching-collectives", "C01", "C02", "C03")
 def match_ranks(draft: Draft, log: Log) -> None:
     """Have all ranks of a group run the same collectives: remove those that a rank lacks, and equalise sizes.
 
@@ -247,6 +252,7 @@ def _told(nodes: list[DraftNode], most: int = 3) -> str:
     return ", ".join(map(_pattern_name, nodes[:most])) + (", ..." if len(nodes) > most else "")
 
 
+@mend("involved-dimensions", "A17")
 def involve_dimensions(draft: Draft, log: Log) -> None:
     """Write `involved_dim` with an entry per dimension, where ASTRA-sim would read past its end, or no dimension is involved.
 
@@ -268,6 +274,7 @@ def involve_dimensions(draft: Draft, log: Log) -> None:
         node.set("involved_dim", new)
 
 
+@mend("collective-order", "C04", "C05", "C06", "C07")
 def order_collectives(draft: Draft, log: Log) -> None:
     """Chain the collectives of each rank by control dependencies, in one order for all ranks, where nothing orders them.
 
