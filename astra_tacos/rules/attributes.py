@@ -220,9 +220,8 @@ def peer_itself(facts: NodeFacts) -> Findings:
 
     Remedy: remove the send and the receive.
     """
-    network = facts.known_network
-    dimensions = network.dimensions if facts.queues and network else ()
-    if dimensions and all(dimension.building_block.delivers_to_itself for dimension in dimensions):
+    dimensions = facts.dimensions
+    if facts.queues and dimensions and all(dimension.building_block.delivers_to_itself for dimension in dimensions):
         return
     for view in facts.views:
         where = _messages(facts, view) & (view.trace.peer == view.owner)
