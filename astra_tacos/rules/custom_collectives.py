@@ -65,7 +65,7 @@ def too_many_positions(facts: Facts) -> Findings:
             yield Found(message, "use a trace for so many ranks", files.file(first), severity=severity)
 
 
-@rule("T03", "node kind that custom collectives lack")
+@rule("T03", "node kind that ASTRA-sim does not run in custom collectives")
 def other_kinds(facts: NodeFacts) -> Findings:
     """A node in a custom collective is not a send, receive or COMP.
 
@@ -78,7 +78,7 @@ def other_kinds(facts: NodeFacts) -> Findings:
         yield view.each(where, "{kind} in a custom collective never ends", "use COMM_SEND, COMM_RECV and COMP")
 
 
-@rule("T04", "trace of another size", Severity.WARNING)
+@rule("T04", "trace made for another size", Severity.WARNING)
 def other_size(facts: Facts) -> Findings:
     """A custom collective does not move the amount of data that its node states.
 

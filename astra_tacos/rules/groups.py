@@ -16,7 +16,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.units import format_size
 
 
-@rule("G01", "group id")
+@rule("G01", "group id that is not a whole number of 1 or more")
 def group_id_bad(facts: Facts) -> Findings:
     """A group's name is not an integer of 1 or more.
 
@@ -29,7 +29,7 @@ def group_id_bad(facts: Facts) -> Findings:
     yield from facts.problems("group_id", "number the groups from 1")
 
 
-@rule("G02", "group members")
+@rule("G02", "group that is not a list of distinct ranks")
 def group_members_bad(facts: Facts) -> Findings:
     """A group is not a list of distinct ranks.
 
@@ -41,7 +41,7 @@ def group_members_bad(facts: Facts) -> Findings:
     yield from facts.problems("group_members", "list each rank once")
 
 
-@rule("G03", "group not in ascending order")
+@rule("G03", "custom collective in a group not in ascending order")
 def group_unsorted(facts: Facts) -> Findings:
     """A group that runs a custom collective does not list its ranks in ascending order.
 
@@ -74,7 +74,7 @@ def group_unknown(facts: NodeFacts) -> Findings:
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
 
 
-@rule("G05", "pg_name that is no number")
+@rule("G05", "pg_name that is not a number")
 def group_name_bad(facts: NodeFacts) -> Findings:
     """A node's pg_name is not a number.
 
@@ -145,7 +145,7 @@ def group_of_one(facts: Facts) -> Findings:
     yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
 
 
-@rule("G09", "plan of another node")
+@rule("G09", "node that runs the plan of another node")
 def plan_clash(facts: Facts) -> Findings:
     """A node runs the collective of another node, because its group remembers one plan per pattern.
 

@@ -86,7 +86,7 @@ def policy_absent(facts: Facts) -> Findings:
         yield Found("scheduling-policy is absent, and ASTRA-sim has no default", 'set it to "FIFO"', _where(facts))
 
 
-@rule("S09", "key without effect", Severity.WARNING)
+@rule("S09", "key that has no effect", Severity.WARNING)
 def ignored_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim 2.0 does not read, although files for ASTRA-sim 1.0 and its own examples have it.
 
@@ -113,7 +113,7 @@ def unknown_keys(facts: Facts) -> Findings:
         yield Found(f"nobody reads {describe(key)}", f"{near[0]}?" if near else "take it out", _where(facts))
 
 
-@rule("S11", "operations, but no roofline", Severity.WARNING)
+@rule("S11", "operations without the roofline", Severity.WARNING)
 def roofline_off(facts: Facts) -> Findings:
     """Compute nodes state their operations but no duration, and the roofline is off.
 
@@ -151,7 +151,7 @@ def roofline_of_nothing(facts: NodeFacts) -> Findings:
         yield Found(message, "set both", system.source)
 
 
-@rule("S13", "replay-only", Severity.WARNING)
+@rule("S13", "replay-only, so that nothing is sent", Severity.WARNING)
 def replay_only(facts: Facts) -> Findings:
     """`replay-only` is on, and the workload communicates.
 
@@ -211,7 +211,7 @@ def unused_per_node(facts: Facts) -> Findings:
         yield Found(message, "correct the ids", facts.system.per_node_source)
 
 
-@rule("S18", "remote memory that does not serve")
+@rule("S18", "remote memory that cannot serve the nodes")
 def memory_rates(facts: NodeFacts) -> Findings:
     """The remote memory cannot serve the nodes that use it.
 
@@ -363,7 +363,7 @@ def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
     return None
 
 
-@rule("S15", "ring instead of other algorithms", Severity.WARNING)
+@rule("S15", "ring in place of the named algorithms", Severity.WARNING)
 def ring_instead(facts: Facts) -> Findings:
     """A communicator group smaller than the network runs ring, although the system names other algorithms.
 
