@@ -41,7 +41,7 @@ def number_groups(draft: Draft, log: Log) -> None:
     name, gets a number of its own; "4.0" is 4. One group may have different names on different ranks where its ranks do.
     """
     _canonical(draft, log)
-    names = {*draft.groups, *(node.group for node in draft.collectives())}
+    names = {*draft.groups, *(kind.group_name or "" for nodes in draft.ranks for kind in nodes.collective_kinds())}
     numbered = {name for name in names if _is_number(name)}
     taken = set(map(int, numbered))
     everyone = list(range(draft.num_ranks))
@@ -64,7 +64,7 @@ def number_groups(draft: Draft, log: Log) -> None:
             log.add(f"group {name!r} became {new[name]}", "ASTRA-sim takes whole numbers of 1 or more")
     zero = {name: set(members) for name, members in draft.groups.items() if name in new and name in ALL_RANKS}
     draft.groups = groups
-    for node in draft.collectives():
+    for node in draft.collectives_of(lambda kind: kind.group_name is not None and kind.group_name not in numbered):
         named = node.group_name
         if named is None or named in numbered or (named in ALL_RANKS and node.rank not in zero.get(named, ())):
             continue  # a rank that is not in a group "0" means all ranks by that name
@@ -79,13 +79,15 @@ def _is_number(name: str) -> bool:
 def _canonical(draft: Draft, log: Log) -> None:
     """Write whole numbers as such, in the nodes and in the file: `4.0` and `04` are 4."""
     wholes: dict[str, str] = {}
-    for node in draft.collectives():
-        name = node.group_name
-        if name is None:
-            continue
-        if name not in wholes:
+
+    def whole_of(name: str | None) -> str | None:
+        if name is not None and name not in wholes:
             wholes[name] = _whole(name)
-        whole = wholes[name]
+        return wholes.get(name) if name is not None else None
+
+    for node in draft.collectives_of(lambda kind: whole_of(kind.group_name) != kind.group_name):
+        name = node.group_name
+        whole = whole_of(name)
         if whole != name:
             node.set("pg_name", whole)
             log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", node)
@@ -119,10 +121,11 @@ def complete_groups(draft: Draft, log: Log) -> None:
     for name, members in list(draft.groups.items()):
         _clean(draft, log, name, members)
     uses: dict[str, Counter[int]] = {}
-    for node in draft.collectives():
-        name = node.group
-        if name not in ALL_RANKS:
-            uses.setdefault(name, Counter())[node.rank] += 1
+    for rank, nodes in enumerate(draft.ranks):
+        for kind, count in nodes.collective_kinds().items():
+            name = kind.group_name or ""
+            if name not in ALL_RANKS:
+                uses.setdefault(name, Counter())[rank] += count
     for name, counts in uses.items():
         if name not in draft.groups:
             ranks = draft.groups[name] = sorted(counts)

@@ -48,7 +48,7 @@ def _set(draft: Draft, log: Log, key: str, value: object, reason: str) -> None:
 
 def _algorithms(draft: Draft, log: Log) -> None:
     count = max(len(draft.network.dimensions), 1)
-    run = {node.pattern for node in draft.collectives()}
+    run = {kind.pattern for nodes in draft.ranks for kind in nodes.collective_kinds()}
     used = {key for pattern, key in PATTERN_KEYS.items() if pattern in run}
     for pattern in COMM_KEYS:
         key = f"{pattern}-implementation"
