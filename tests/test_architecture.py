@@ -309,7 +309,7 @@ def test_names_of_groups_are_read_in_one_place():
         )
         counters |= {place} if tags else set()
     # Keys of the file, names of nodes, and names that have to become numbers; keys of the file of a compact run.
-    assert readers == {"run/compact_run.py", "rules/inputs.py", "workload/repairer/steps/groups.py"}
+    assert readers == {"run/compact_run.py", "workload/mends/groups.py"}
     assert {place for place in counters if "routing" not in place} == {"run/patterns.py", "verifier/chakra_program.py"}
 
 

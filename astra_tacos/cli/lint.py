@@ -55,13 +55,13 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or context.resilient_parsing:
         return
     from astra_tacos.workload.lint import RULES
-    from astra_tacos.workload.repairer.steps import STEPS
+    from astra_tacos.workload.mends import MENDS
 
     for check in RULES.values():
         echo(f"{check.code}  {check.severity:<7}  {check.title}")
     echo("\nsteps of --fix:")
-    for step in STEPS:
-        echo(f"{step.name:<22} {step.summary} ({', '.join(step.codes)})")
+    for mend in MENDS:
+        echo(f"{mend.name:<22} {mend.summary} ({', '.join(mend.codes)})")
     context.exit()
 
 
@@ -155,7 +155,7 @@ def lint(
     from astra_tacos.rules.inputs import compact_inputs
     from astra_tacos.workload.lint import lint as lint_run
     from astra_tacos.workload.lint import lint_inputs
-    from astra_tacos.workload.repairer.steps import mending_step
+    from astra_tacos.workload.mends import mending
 
     compile_ahead(*LINTING)
     limit = None if verbose or as_json else 1
@@ -165,7 +165,7 @@ def lint(
         else:
             report = lint_run(run, backend, limit)
     if as_json:
-        print_json([asdict(finding) | {"repair": mending_step(finding)} for finding in report.findings])
+        print_json([asdict(finding) | {"repair": mending(finding)} for finding in report.findings])
     else:
         print_findings(report, verbose=verbose)
     if report.errors:

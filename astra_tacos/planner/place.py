@@ -27,8 +27,8 @@ from astra_tacos.planner.permuted_run import check_permutable, permuted
 from astra_tacos.planner.run_files import PLACE_FILE, planned_inputs
 from astra_tacos.planner.workload import NO_CASE, Workload, find_workload
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.rules.refusal import refuse_left_out
 from astra_tacos.run.backend import Backend, choose_backend
-from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.placement_matrix import Axis, Matrix, Rows, find_axes, npu_of_rank, npus_of, placements
 from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs, read_run
 from astra_tacos.support.arrays import Ints
@@ -311,7 +311,7 @@ def best_placement(
         If the run cannot be replayed in any placement.
     """
     check_permutable(workload)
-    check_dimensions(workload.run)
+    refuse_left_out(workload.run)
     network = workload.run.network
     levels = _levels(network)
     model = choose_backend(backend)

@@ -28,8 +28,8 @@ from astra_tacos.planner.workload import baseline_run, find_workload, limit_mess
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
 from astra_tacos.replayer.native_share import why_idle
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.rules.refusal import refuse_left_out
 from astra_tacos.run.backend import choose_backend
-from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import QUIET, OnProgress
 from astra_tacos.support.arrays import Ints
@@ -57,7 +57,7 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
         NETWORK_MODELS[clock](run.network)  # refuses what it cannot replay before anything is synthesized for it
         self.topology = build_topology(run.network, may_forward=True)
         start = baseline_run(run, self.workload.own_run, request.baseline)
-        check_dimensions(start)
+        refuse_left_out(start)
         super().__init__(request, run, start, clock, native_collectives(self.workload, clock), on_native)
         self.cache = cache
 

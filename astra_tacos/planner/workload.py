@@ -18,6 +18,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.planner.group_topology import REACHES, GroupTopology, fabric_views, group_topology, regular_part
+from astra_tacos.rules.refusal import refuse_groups
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.graph.instances import Instances
 from astra_tacos.run.graph.run_graph import RunGraph
@@ -269,6 +270,7 @@ def find_workload(run: Run) -> Workload:
             f"{run.network.source}: astra_tacos.reducing: devices that add are no part of runs, expected a network without: "
             "messages of a run go from NPU to NPU"
         )
+    refuse_groups(run)
     graph = RunGraph(run)
     cases, of_instance = find_distinct_collectives(graph.instances, build_topology(run.network, may_forward=True), run.network)
     return Workload(graph, cases, of_instance)

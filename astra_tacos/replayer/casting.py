@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 
 from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native import NativeCollective, native_program
-from astra_tacos.replayer.workload_actions import check_collective, check_num_ranks
-from astra_tacos.rules.refusal import refuse_system
+from astra_tacos.replayer.workload_actions import check_tags
+from astra_tacos.rules.refusal import refuse_custom, refuse_groups, refuse_system
 from astra_tacos.run.chunks import count_chunks
 from astra_tacos.run.groups import (
     ALL_RANKS,
     NO_PLAN,
     UsedGroups,
-    check_members,
     listed_position,
     plan_numbers,
     sorted_position,
@@ -32,7 +31,7 @@ from astra_tacos.run.groups import (
 )
 from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run, pattern_key
-from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
@@ -86,6 +85,7 @@ class _Casting:
     """Collects casts, each distinct program and group once."""
 
     members: list[Ints]
+    ids: list[int]
     programs: list[CollectiveProgram] = field(default_factory=list)
     program_of: dict[object, int] = field(default_factory=dict)
     cast_of: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -130,14 +130,13 @@ def cast_collectives(run: Run) -> Casts:
     """
     trace, columns = run.workload, run.columns
     collectives = (trace.kind == NodeType.COMM_COLL) & (not run.system.replay_only)
-    used_groups(run, np.flatnonzero(collectives & (columns.comm_type == CommType.BROADCAST)))  # ASTRA-sim looks for them, no more
+    refuse_groups(run)
     rows = np.flatnonzero(collectives & np.isin(columns.comm_type, list(PATTERN_KEYS)))
     rank = trace.owner[rows]
     if rows.size:
         refuse_system(run)
     groups = used_groups(run, rows)
-    check_members(run, rows, groups)
-    members, group = _entries(run, groups)
+    ids, members, group = _entries(run, groups)
     pattern, size = columns.comm_type[rows], trace.size_bytes[rows]
     implementation = run.implementation[rows]
     plan, num_plans = plan_numbers(rank, groups.group, pattern)
@@ -152,7 +151,7 @@ def cast_collectives(run: Run) -> Casts:
         some, places[which] = np.unique(places[which], return_inverse=True)
         return some
 
-    casting = _Casting(members)
+    casting = _Casting(members, ids)
     custom, native = (np.full(trace.num_nodes, NO_CAST, np.int32) for _ in range(2))
     chosen = np.flatnonzero(implementation != NATIVE)
     for case, which in _distinct(implementation[chosen], group[chosen]):
@@ -233,11 +232,11 @@ def program_of_trace(trace: Trace, source: str) -> CollectiveProgram:
     )
 
 
-def _entries(run: Run, groups: UsedGroups) -> tuple[list[Ints], Ints]:
-    """Members of the groups that are used, the group of all ranks first, and the entry of each row's group among them."""
+def _entries(run: Run, groups: UsedGroups) -> tuple[list[int], list[Ints], Ints]:
+    """Ids and members of the groups that are used, the group of all ranks first, and the entry of each row's group among them."""
     ids = [ALL_RANKS, *sorted(set(groups.members) - {ALL_RANKS})]
     members = [np.arange(run.network.num_npus), *(np.array(groups.members[number], np.int64) for number in ids[1:])]
-    return members, np.searchsorted(ids, groups.group)
+    return ids, members, np.searchsorted(ids, groups.group)
 
 
 def _positions(rank: Ints, groups: UsedGroups, everyone: Bools) -> tuple[Ints, ...]:
@@ -262,12 +261,14 @@ def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
     """Number of the program of a custom collective; `case` is its entry in `run.prefixes` and the group that runs it."""
     name, group = case
     collective = run.collectives[name]
-    user = "the network" if group == ALL_RANKS else f"the group of {node}"
     if isinstance(collective, CompactTrace) and some is not None:
-        check_num_ranks(collective, len(casting.members[group]), user)
+        if collective.num_ranks != len(casting.members[group]):
+            found = f"traces of {collective.num_ranks} ranks, but the group of {node} has {len(casting.members[group])}"
+            raise ConfigError(f"{collective.prefix}: {found}")
         collective = collective.of_ranks(some)
     assert isinstance(collective, Trace)  # compact ones have owners
-    check_collective(collective, len(casting.members[group]), user, run)
+    refuse_custom(collective, casting.ids[group], run)
+    check_tags(collective)
     if some is not None and collective.owners is None:
         collective = collective.of_ranks(some)
     key = ("custom", name, None if some is None else tuple(some.tolist()))
@@ -282,10 +283,6 @@ def _native(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
     """
     pattern, size_bytes, group, involved, count, turn = case
     system, key = run.system, pattern_key(pattern)
-    if key not in system.native:
-        raise ConfigError(
-            f"{system.source}: {key}-implementation is missing, expected one, which {node} of {run.workload.prefix} uses"
-        )
     members = casting.members[group]
     num_npus = run.network.num_npus
     everyone = len(members) == num_npus

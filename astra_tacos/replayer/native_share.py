@@ -12,6 +12,7 @@ import numpy as np
 
 from astra_tacos.replayer.casting import cast_collectives
 from astra_tacos.replayer.collective_program import CollectiveProgram
+from astra_tacos.rules.refusal import refuse_groups
 from astra_tacos.run.groups import ALL_RANKS, group_ids, used_groups
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS, Run
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -34,6 +35,7 @@ def why_idle(run: Run) -> str:
         return ""
     is_broadcast = (run.workload.kind == NodeType.COMM_COLL) & (run.columns.comm_type == CommType.BROADCAST)
     rows = np.flatnonzero(is_broadcast & (run.workload.size_bytes > 0))
+    refuse_groups(run)
     groups = used_groups(run, rows)
     among_several = np.array([len(groups.members[group]) > 1 for group in groups.group.tolist()], np.bool_)
     idle = int(np.count_nonzero(among_several))

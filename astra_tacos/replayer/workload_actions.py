@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.replayer import _run_table_kernels as kernels
-from astra_tacos.rules.refusal import refuse_custom, refuse_nodes
-from astra_tacos.run.lattice import CompactTrace
+from astra_tacos.rules.refusal import refuse_nodes
 from astra_tacos.run.run import PATTERN_KEYS, Run
 from astra_tacos.run.system import RemoteMemory
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -39,30 +38,14 @@ def _limit(trace: Trace, beyond: Bools, found: str, expected: str) -> None:
         raise ConfigError(f"{trace.prefix}: {trace.describe_node(row)}: {found}, expected {expected}")
 
 
-def check_num_ranks(trace: Trace | CompactTrace, num_members: int, user: str) -> None:
-    """Check that a custom collective's trace has the positions of its user's group, or if they are listed at least so many."""
-    if trace.num_ranks < num_members or (isinstance(trace, CompactTrace) and trace.num_ranks != num_members):
-        raise ConfigError(f"{trace.prefix}: traces of {trace.num_ranks} ranks, but {user} has {num_members}")
-
-
-def check_collective(trace: Trace, num_members: int, user: str, run: Run) -> None:
-    """Check every node of a custom collective's trace of a run by itself.
+def check_tags(trace: Trace) -> None:
+    """Refuse the first tag that the replay does not count.
 
     Raises
     ------
     ConfigError
-        If a node is of another kind than COMM_SEND, COMM_RECV and COMP, or incomplete, or the trace has too few ranks for its
-        `user`, whose group has `num_members`.
-    ReplayError
-        If a node waits for one that does not exist, or all wait.
+        If there is one.
     """
-    if trace.owners is None:
-        check_num_ranks(trace, num_members, user)
-    refuse_custom(trace, num_members, run)
-    _check_tags(trace)
-
-
-def _check_tags(trace: Trace) -> None:
     _limit(trace, trace.tag > _MAX_TAG, "a tag of 2**31 or more, of which ASTRA-sim keeps the lowest bits", "0 to 2**31 - 1")
 
 
@@ -122,7 +105,7 @@ def workload_actions(run: Run) -> Actions:
     if run.system.replay_only:
         return Actions(np.full_like(action, kernels.COMPUTE), amount, slot, counts)
 
-    _check_tags(trace)
+    check_tags(trace)
     _add_compute(run, action, amount)
     _add_messages(run, action, amount)
     accesses = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)

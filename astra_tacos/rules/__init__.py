@@ -1,1 +1,1 @@
-"""Rules: the faults of a run that ASTRA-sim stumbles over, each once, for `lint`, repairs and the replay."""
+"""Rules: the faults of a run that ASTRA-sim stumbles over. `lint` reports them, and the replay refuses by them."""

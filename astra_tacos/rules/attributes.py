@@ -124,7 +124,7 @@ def _bad_values(facts: NodeFacts, *, wrong: bool, what: str, remedy: str) -> Fin
             yield view.each(where, f"{name} {what}", special.get(name, remedy) if wrong else remedy)
 
 
-@rule("A04", "size 0")
+@rule("A04", "message or All-Gather of size 0")
 def size_zero(facts: NodeFacts) -> Findings:
     """A message or an All-Gather has size 0.
 
@@ -220,16 +220,15 @@ def peer_itself(facts: NodeFacts) -> Findings:
 
     Remedy: remove the send and the receive.
     """
-    network = facts.known_network
-    dimensions = network.dimensions if facts.queues and network else ()
-    if dimensions and all(dimension.building_block.delivers_to_itself for dimension in dimensions):
+    dimensions = facts.dimensions
+    if facts.queues and dimensions and all(dimension.building_block.delivers_to_itself for dimension in dimensions):
         return
     for view in facts.views:
         where = _messages(facts, view) & (view.trace.peer == view.owner)
         yield view.each(where, "{towards}: itself", "leave it out")
 
 
-@rule("A10", "message of another rank")
+@rule("A10", "message that names another rank as its own")
 def other_rank(facts: NodeFacts) -> Findings:
     """A send names another rank as its source, or a receive names another rank as its destination.
 

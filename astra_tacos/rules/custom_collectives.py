@@ -21,7 +21,7 @@ def _group_text(group: int) -> str:
 
 
 @rule("T01", "no trace for a position")
-def too_few_positions(facts: Facts) -> Findings:
+def too_few_positions(facts: NodeFacts) -> Findings:
     """A custom collective has no trace for some position of a group that uses it.
 
     ASTRA-sim opens `PREFIX.<position in the group>.et`. If the file does not exist it exits with `Cannot access et file for
@@ -29,14 +29,12 @@ def too_few_positions(facts: Facts) -> Findings:
 
     Remedy: use a trace that is made for the group's number of ranks.
     """
-    for number, groups in facts.uses.items():
-        files = facts.custom_files[number]
-        for group in groups if files.ranks else ():
-            size = facts.group_size(group)
-            missing = sorted(set(range(size)) - set(files.ranks))
-            if missing:
-                message = f"no such file, but {_group_text(group)} has {size:,} ranks: none for position {listed(missing)}"
-                yield Found(message, "use a trace for so many ranks", files.file(missing[0]), missing[0])
+    for files, group in facts.played:
+        size = facts.group_size(group)
+        missing = sorted(set(range(size)) - set(files.ranks)) if files.ranks else ()
+        if missing:
+            message = f"no such file, but {_group_text(group)} has {size:,} ranks: none for position {listed(missing)}"
+            yield Found(message, "use a trace for so many ranks", files.file(missing[0]), missing[0])
 
 
 @rule("T02", "traces beyond the group")
@@ -67,7 +65,7 @@ def too_many_positions(facts: Facts) -> Findings:
             yield Found(message, "use a trace for so many ranks", files.file(first), severity=severity)
 
 
-@rule("T03", "node kind that custom collectives lack")
+@rule("T03", "node kind that ASTRA-sim does not run in custom collectives")
 def other_kinds(facts: NodeFacts) -> Findings:
     """A node in a custom collective is not a send, receive or COMP.
 
@@ -80,7 +78,7 @@ def other_kinds(facts: NodeFacts) -> Findings:
         yield view.each(where, "{kind} in a custom collective never ends", "use COMM_SEND, COMM_RECV and COMP")
 
 
-@rule("T04", "trace of another size", Severity.WARNING)
+@rule("T04", "trace made for another size", Severity.WARNING)
 def other_size(facts: Facts) -> Findings:
     """A custom collective does not move the amount of data that its node states.
 

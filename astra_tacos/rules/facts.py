@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.rules.collective_nodes import Collectives, find_collectives
 from astra_tacos.rules.inputs import Inputs, TraceFiles
 from astra_tacos.rules.matched_messages import MatchedMessages, match_sound_messages, sound_messages
@@ -16,11 +16,11 @@ from astra_tacos.rules.node_facts import NodeFacts, UnknownFact
 from astra_tacos.rules.rule import Findings
 from astra_tacos.rules.run_order import RunOrder, order_run
 from astra_tacos.rules.trace_view import TraceView
-from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.groups import NO_GROUPS, CommunicatorGroups
 from astra_tacos.run.run import NATIVE, implementations
 from astra_tacos.run.system import RemoteMemory, SystemConfig
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.arrays import Bools, Ints, Ints32
+from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.graph import Graph
 from astra_tacos.support.grouping import row_places
 
@@ -59,9 +59,9 @@ class Facts(NodeFacts):
         return self.inputs.network
 
     @property
-    def known_network(self) -> NetworkConfig | None:
-        """The network; None if its file cannot be used."""
-        return self.inputs.network
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Dimensions of the network; none if it is a list of links, or its file cannot be used."""
+        return () if self.inputs.network is None else self.inputs.network.dimensions
 
     @property
     def remote_memory(self) -> RemoteMemory | None:
@@ -69,6 +69,25 @@ class Facts(NodeFacts):
         if "remote_memory" in self.inputs.problems:
             raise UnknownFact
         return self.inputs.remote_memory
+
+    @cached_property
+    def groups(self) -> CommunicatorGroups:
+        """The communicator groups that can be used."""
+        path, is_ignored = self.inputs.groups_path, self.inputs.groups_ignored
+        return NO_GROUPS if path is None else CommunicatorGroups(str(path), self.inputs.groups, is_ignored=is_ignored)
+
+    @property
+    def listed_groups(self) -> list[int]:
+        """Ids that the file of groups lists, whether or not they can be used."""
+        if self.inputs.groups_ignored or "groups" in self.inputs.problems:
+            raise UnknownFact
+        return [*self.inputs.groups, *self.inputs.bad_groups]
+
+    @property
+    def native_rows(self) -> Ints:
+        """int64[num_rows], the collective nodes that run a native algorithm, by rank and then by the order of issue."""
+        rows: Ints = self.collectives.row[self.collectives.run == NATIVE]
+        return rows
 
     @property
     def queues(self) -> bool:
@@ -126,6 +145,11 @@ class Facts(NodeFacts):
         return self.custom.values()
 
     @property
+    def played(self) -> Iterable[tuple[TraceFiles, int]]:
+        """The files of each custom collective with the id of each group that runs it."""
+        return ((self.custom_files[number], group) for number, groups in self.uses.items() for group in groups)
+
+    @property
     def custom_names(self) -> list[str]:
         """The prefixes of the custom collectives that run."""
         return [self.implementations[0][number] for number in self.uses]
@@ -147,15 +171,6 @@ class Facts(NodeFacts):
             if run != NATIVE:
                 found.setdefault(run, []).append(group)
         return found
-
-    def group_size(self, group: int) -> int:
-        """Number of ranks of a group."""
-        return self.num_npus if group == ALL_RANKS else len(self.inputs.groups[group])
-
-    def spans_network(self, group: Ints) -> Bools:
-        """bool[len(group)], whether each of these groups has as many ranks as the network."""
-        numbers, which = np.unique(group, return_inverse=True)
-        return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]
 
     @cached_property
     def messages(self) -> MatchedMessages:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
 from astra_tacos.rules.rule import Findings, Found, Severity, rule
 from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS
+from astra_tacos.run.run import why_not_found
 from astra_tacos.run.trace.schema import NodeType
 
 
@@ -144,17 +146,14 @@ def custom_path(facts: Facts) -> Findings:
     Remedy: start ASTRA-sim in the directory that the path is relative to (lint's option `--directory`), or write an absolute
     path.
     """
-    started, beside = facts.inputs.directory.resolve(), facts.inputs.system_path.parent
     for files in facts.custom_files:
         if not files.ranks:
-            what = f"no such file in {started}, where ASTRA-sim is started (--directory)"
-            if beside.resolve() != started and (beside / files.file(0)).is_file():
-                what += f"; there is one in {beside}, where the system file is"
+            what = why_not_found(files.prefix, facts.inputs.directory, facts.inputs.system_path)
             yield Found(what, "give a path from there, or an absolute one", files.file(0))
 
 
 @rule("F11", 'group file with "empty" in its path')
-def groups_ignored(facts: Facts) -> Findings:
+def groups_ignored(facts: NodeFacts) -> Findings:
     """The path of the communicator groups contains the word "empty".
 
     ASTRA-sim reads no groups from a path that contains this word, whatever the file contains (`workload/Workload.cc`,
@@ -163,9 +162,9 @@ def groups_ignored(facts: Facts) -> Findings:
 
     Remedy: rename the file or directory.
     """
-    if facts.inputs.groups_ignored:
-        view, path = next(iter(facts.views), None), str(facts.inputs.groups_path)
-        used = view is None or bool((view.rows(NodeType.COMM_COLL) & (view.group != ALL_RANKS)).any())
+    if facts.groups.is_ignored:
+        view, path = next(iter(facts.views), None), facts.groups.source
+        used = view is None or bool((view.rows(NodeType.COMM_COLL) & (view.group != ALL_RANKS)).any() and facts.communicates)
         severity = Severity.ERROR if used else Severity.WARNING
         message = 'its path holds "empty": ASTRA-sim reads no groups at all'
         yield Found(message, "rename the file or directory", path, severity=severity)

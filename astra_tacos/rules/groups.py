@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.rules.facts import Facts
+from astra_tacos.rules.node_facts import NodeFacts
 from astra_tacos.rules.rule import Findings, Found, Severity, rule
 from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.chunks import twice_freed
@@ -15,7 +16,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.units import format_size
 
 
-@rule("G01", "group id")
+@rule("G01", "group id that is not a whole number of 1 or more")
 def group_id_bad(facts: Facts) -> Findings:
     """A group's name is not an integer of 1 or more.
 
@@ -28,7 +29,7 @@ def group_id_bad(facts: Facts) -> Findings:
     yield from facts.problems("group_id", "number the groups from 1")
 
 
-@rule("G02", "group members")
+@rule("G02", "group that is not a list of distinct ranks")
 def group_members_bad(facts: Facts) -> Findings:
     """A group is not a list of distinct ranks.
 
@@ -40,7 +41,7 @@ def group_members_bad(facts: Facts) -> Findings:
     yield from facts.problems("group_members", "list each rank once")
 
 
-@rule("G03", "group not in ascending order")
+@rule("G03", "custom collective in a group not in ascending order")
 def group_unsorted(facts: Facts) -> Findings:
     """A group that runs a custom collective does not list its ranks in ascending order.
 
@@ -59,24 +60,22 @@ def group_unsorted(facts: Facts) -> Findings:
 
 
 @rule("G04", "unknown group")
-def group_unknown(facts: Facts) -> Findings:
+def group_unknown(facts: NodeFacts) -> Findings:
     """A node uses a group that does not exist.
 
     ASTRA-sim exits: `communicator group not found` (`workload/Workload.cc`, `extract_comm_group`).
 
     Remedy: add the group to the file that `--comm-group` names.
     """
-    view, inputs = facts.communicating, facts.inputs
-    if inputs.groups_ignored or "groups" in inputs.problems:
-        return
+    view = facts.communicating
     group = view.group
-    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *inputs.groups, *inputs.bad_groups])
-    remedy = f"add it to {inputs.groups_path}" if inputs.groups_path else "give a file of groups (--comm-group)"
+    where = view.rows(NodeType.COMM_COLL) & ~np.isin(group, [ALL_RANKS, UNKNOWN, *facts.listed_groups])
+    remedy = f"add it to {facts.groups.source}" if facts.groups.is_given else "give a file of groups (--comm-group)"
     yield view.each(where, lambda row: f"uses group {group[row]}, which does not exist", remedy)
 
 
-@rule("G05", "pg_name that is no number")
-def group_name_bad(facts: Facts) -> Findings:
+@rule("G05", "pg_name that is not a number")
+def group_name_bad(facts: NodeFacts) -> Findings:
     """A node's pg_name is not a number.
 
     ASTRA-sim throws in `std::stoi` (`workload/Workload.cc`, `extract_comm_group`): it aborts at time 0; later, the rank stalls.
@@ -94,7 +93,7 @@ def group_name_bad(facts: Facts) -> Findings:
 
 
 @rule("G06", "rank outside its group")
-def rank_outside(facts: Facts) -> Findings:
+def rank_outside(facts: NodeFacts) -> Findings:
     """A rank uses a group that it is not in.
 
     For a native collective ASTRA-sim aborts with `Assertion 'index_in_ring >= 0' failed` (`RingTopology.cc`); for a custom one it
@@ -102,32 +101,32 @@ def rank_outside(facts: Facts) -> Findings:
 
     Remedy: add the rank to the group, or use another group.
     """
-    view = facts.communicating
+    view, members = facts.communicating, facts.groups.members
     group = view.group
-    coll = view.rows(NodeType.COMM_COLL) & np.isin(group, list(facts.inputs.groups))
+    coll = view.rows(NodeType.COMM_COLL) & np.isin(group, list(members))
     coll &= view.columns.comm_type != CommType.BROADCAST
-    where = coll & ~is_member(facts.inputs.groups, np.where(coll, group, ALL_RANKS), view.rank)
+    where = coll & ~is_member(members, np.where(coll, group, ALL_RANKS), view.owner)
 
     def describe(row: int) -> str:
-        return f"uses group {group[row]}, whose ranks are {listed(facts.inputs.groups[group[row]])}"
+        return f"uses group {group[row]}, whose ranks are {listed(members[group[row]])}"
 
     yield view.each(where, describe, "use a group that holds the rank")
 
 
 @rule("G07", "group beyond the network")
-def group_beyond(facts: Facts) -> Findings:
+def group_beyond(facts: NodeFacts) -> Findings:
     """A group that is used contains ranks beyond the network.
 
     ASTRA-sim aborts when one of its ranks sends to such a rank, and stalls when one waits for it.
 
     Remedy: list ranks from 0 to the number of NPUs minus 1 only.
     """
-    collectives = facts.collectives
-    for group, members in collectives.members.items():
-        beyond = [rank for rank in members if rank >= facts.num_npus]
+    view = facts.communicating
+    for group in np.unique(view.group[view.rows(NodeType.COMM_COLL)]).tolist():
+        beyond = [rank for rank in facts.groups.members.get(group, ()) if rank >= facts.num_npus]
         if beyond:
             message = f"group {group} holds rank {listed(beyond)}, the network has {facts.num_npus:,} NPUs"
-            yield Found(message, "take it out", str(facts.inputs.groups_path))
+            yield Found(message, "take it out", facts.groups.source)
 
 
 @rule("G08", "native collective in a group of one")
@@ -146,7 +145,7 @@ def group_of_one(facts: Facts) -> Findings:
     yield view.each(rows, lambda row: f"{view.kind_name(row)} in group {group[row]} of one rank never ends", "leave it out")
 
 
-@rule("G09", "plan of another node")
+@rule("G09", "node that runs the plan of another node")
 def plan_clash(facts: Facts) -> Findings:
     """A node runs the collective of another node, because its group remembers one plan per pattern.
 

@@ -16,14 +16,14 @@ from astra_tacos.rules.rule import Found
 from astra_tacos.run.backend import Backend, choose_backend, stock_backend
 from astra_tacos.run.compact_run import expand, read_compact
 from astra_tacos.run.directory import CompactInputs
-from astra_tacos.run.groups import group_id, group_members
+from astra_tacos.run.groups import group_members, named_group
 from astra_tacos.run.lattice import CompactTrace
 from astra_tacos.run.run import RANKS, SYSTEM, Run, RunInputs, read_run
-from astra_tacos.run.system import INT32_MAX, RemoteMemory, SystemConfig, parse_system, read_per_node, read_remote_memory
+from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, read_remote_memory, with_per_node
 from astra_tacos.run.trace.reader import Load, read_files, read_held, read_trace
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, read_json_object
+from astra_tacos.support.text_files import read_json_object
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _Problems = dict[str, list[Found]]
@@ -181,13 +181,10 @@ def usable_groups(
     groups: dict[int, tuple[int, ...]] = {}
     bad: list[int] = []
     for name, ranks in listed.items():
-        group = group_id(name)
-        if group is None or group in groups:
-            what = f"group {describe(name)}" + (
-                " is given twice" if group is not None else f" is no whole number from 1 to {INT32_MAX:,}"
-            )
-            problems.setdefault("group_id", []).append(Found(what, file=str(path)))
-        elif (members := _attempt(problems, "group_members", path, group_members, group, ranks)) is None:
+        group = _attempt(problems, "group_id", path, named_group, name, groups)
+        if group is None:
+            continue
+        if (members := _attempt(problems, "group_members", path, group_members, group, ranks)) is None:
             bad.append(group)
         else:
             groups[group] = members
@@ -279,12 +276,9 @@ def compact_inputs(inputs: CompactInputs, backend: Backend | str | None = None) 
 def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, list[Found]]) -> SystemConfig:
     """The system with its per-node collectives; without them if their file is bad."""
     source = system.per_node_source or ""
-    opened = inputs.directory / source
     try:
-        return replace(system, per_node=read_per_node(opened))
+        return with_per_node(system, inputs.directory)
     except ConfigError as error:
-        what, beside = str(error).removeprefix(f"{opened}: "), inputs.system.parent
-        if not opened.exists() and (beside / source).exists():
-            what += f"; there is one in {beside}"
+        what = str(error).removeprefix(f"{inputs.directory / source}: ")
         problems.setdefault("per_node", []).append(Found(what, file=source))
         return system

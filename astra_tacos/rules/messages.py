@@ -97,7 +97,7 @@ def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
     return view.at(recv, what, remedy)
 
 
-@rule("M05", "messages alike within a trace", Severity.WARNING, left_to_timing=True)
+@rule("M05", "messages with the same tag, peers and size", Severity.WARNING, left_to_timing=True)
 def alike_in_trace(facts: Facts) -> Findings:
     """Two messages of one trace have the same tag, source, destination and size, and no order.
 

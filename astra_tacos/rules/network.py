@@ -49,7 +49,7 @@ def several_dimensions(facts: Facts) -> Findings:
         yield Found(f"{message}, only this project's replay more", f"use {others} for ASTRA-sim", network.source)
 
 
-@rule("N03", "network beyond ASTRA-sim", Severity.WARNING)
+@rule("N03", "network that ASTRA-sim does not know", Severity.WARNING)
 def beyond_astra_sim(facts: Facts) -> Findings:
     """The network has the key `astra_tacos`, which only this project reads.
 
@@ -70,7 +70,7 @@ def beyond_astra_sim(facts: Facts) -> Findings:
             yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
 
 
-@rule("N04", "less than 1 ns at time 0")
+@rule("N04", "first event less than 1 ns after time 0")
 def instant_at_start(facts: Facts) -> Findings:
     """A node or message that takes less than 1 ns starts at time 0.
 
@@ -102,7 +102,7 @@ def instant_at_start(facts: Facts) -> Findings:
     yield workload.each(short, "{kind} takes less than 1 ns, at time 0", "give the remote memory a latency")
 
 
-@rule("N05", "messages that take a link no time", Severity.WARNING)
+@rule("N05", "messages that a link sends in 0 ns", Severity.WARNING)
 def instant_link(facts: Facts) -> Findings:
     """Messages are so small that they hold a link for less than 1 ns, on a backend with queues.
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 import numpy as np
 
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import Dimension
+from astra_tacos.rules.inputs import TraceFiles
 from astra_tacos.rules.trace_view import TraceView
+from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import RemoteMemory, SystemConfig
 from astra_tacos.run.trace.schema import NodeType
-from astra_tacos.support.arrays import Ints
+from astra_tacos.support.arrays import Bools, Ints
 
 
 class UnknownFact(Exception):
@@ -35,8 +37,8 @@ class NodeFacts(ABC):
 
     @property
     @abstractmethod
-    def known_network(self) -> NetworkConfig | None:
-        """The network; None if its file cannot be used."""
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Dimensions of the network; none if it is a list of links, or its file cannot be used."""
 
     @property
     @abstractmethod
@@ -76,8 +78,43 @@ class NodeFacts(ABC):
 
     @property
     @abstractmethod
+    def played(self) -> Iterable[tuple[TraceFiles, int]]:
+        """The files of each custom collective with the id of each group that runs it."""
+
+    @property
+    @abstractmethod
     def custom_names(self) -> list[str]:
         """The prefixes of the custom collectives that run."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> CommunicatorGroups:
+        """The communicator groups that can be used."""
+
+    @property
+    @abstractmethod
+    def listed_groups(self) -> Collection[int]:
+        """Ids that the file of groups lists, whether or not they can be used.
+
+        Raises
+        ------
+        UnknownFact
+            If the file cannot be read, or ASTRA-sim does not read it.
+        """
+
+    @property
+    @abstractmethod
+    def native_rows(self) -> Ints:
+        """int64[num_rows], the collective nodes of the workload that run a native algorithm."""
+
+    def group_size(self, group: int) -> int:
+        """Number of ranks of a group."""
+        return self.num_npus if group == ALL_RANKS else len(self.groups.members[group])
+
+    def spans_network(self, group: Ints) -> Bools:
+        """bool[len(group)], whether each of these groups has as many ranks as the network."""
+        numbers, which = np.unique(group, return_inverse=True)
+        return np.array([self.group_size(number) == self.num_npus for number in numbers.tolist()], np.bool_)[which]
 
     @property
     def communicates(self) -> bool:

@@ -38,7 +38,7 @@ def cpu_communication(facts: NodeFacts) -> Findings:
     yield view.each(comm & view.columns.is_cpu_op, "{kind} with is_cpu_op", "set is_cpu_op to False")
 
 
-@rule("A12", "METADATA or unknown node")
+@rule("A12", "node of type METADATA or of an unknown type")
 def metadata_node(facts: NodeFacts) -> Findings:
     """A node is of type METADATA, or of a type that the Chakra schema does not have.
 
@@ -52,7 +52,7 @@ def metadata_node(facts: NodeFacts) -> Findings:
     yield view.each(where, "{kind}", "leave it out")
 
 
-@rule("A13", "skipped node", left_to_timing=True)
+@rule("A13", "node that ASTRA-sim skips", left_to_timing=True)
 def skipped_node(facts: NodeFacts) -> Findings:
     """ASTRA-sim skips a node: it is of type INVALID, or has tensor_size 0 under the roofline.
 
@@ -97,7 +97,7 @@ def _alone(view: TraceView, where: Bools) -> list[int]:
     return found
 
 
-@rule("A14", "node that statistics lack")
+@rule("A14", "node kind without statistics in ASTRA-sim")
 def no_statistics(facts: NodeFacts) -> Findings:
     """A rank runs CPU nodes, loads or stores, or skipped nodes.
 
@@ -118,7 +118,7 @@ def no_statistics(facts: NodeFacts) -> Findings:
         row = rows.start + np.flatnonzero(where[rows])[0]
         count = where[rows].sum()
         kind = "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else view.kind_name(row)
-        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind that ASTRA-sim's statistics lack ({kind})"
+        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind without statistics in ASTRA-sim ({kind})"
         ends_alone = bool(messages[rows][last[rows]].all())
         end = "ASTRA-sim aborts as the rank ends" if ends_alone else "the rank gets no statistics, or ASTRA-sim aborts at its end"
         yield view.at(row, f"{what}: {end}", "make them GPU nodes", Severity.ERROR if ends_alone else Severity.WARNING)
@@ -158,7 +158,7 @@ def broadcast_waits(facts: NodeFacts) -> Findings:
     yield view.each(where, describe, "give it a supported comm_type and a per-node custom trace")
 
 
-@rule("A17", "no dimension involved")
+@rule("A17", "collective that involves no dimension")
 def no_dimension(facts: Facts) -> Findings:
     """The involved_dim of a native collective leaves nothing to do, or has fewer entries than the network has dimensions.
 
@@ -181,7 +181,7 @@ def no_dimension(facts: Facts) -> Findings:
     yield view.each(short_absent, f"no involved_dim: ASTRA-sim assumes four of {count} dimensions", "write involved_dim")
 
 
-@rule("A18", "no operations under the roofline")
+@rule("A18", "compute without operations under the roofline")
 def no_operations(facts: NodeFacts) -> Findings:
     """A compute node has 0 operations under the roofline.
 

@@ -145,7 +145,7 @@ def different_sizes(facts: Facts) -> Findings:
         )
 
 
-@rule("C08", "collective of all ranks after others")
+@rule("C08", "ranks number a collective of all ranks differently")
 def different_numbers(facts: Facts) -> Findings:
     """A native collective of all ranks has another number on some rank, as ranks ran different numbers of collectives before.
 
@@ -278,7 +278,7 @@ def free_cycle(facts: Facts) -> Findings:
         yield view.at(cycle.rows[0][0], what, _REMEDY)
 
 
-@rule("C07", "search cut short", Severity.WARNING, left_to_timing=True)
+@rule("C07", "search for an order cut short", Severity.WARNING, left_to_timing=True)
 def cut_short(facts: Facts) -> Findings:
     """The search for orders that stall was cut short, so that there may be more faults than were found.
 

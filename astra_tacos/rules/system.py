@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 import numpy as np
@@ -11,14 +11,14 @@ from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.node_facts import NodeFacts
 from astra_tacos.rules.rule import Findings, Found, Severity, rule
 from astra_tacos.rules.trace_view import listed
-from astra_tacos.run.chunks import count_chunks
+from astra_tacos.run.chunks import count_chunks, why_not_split
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.patterns import leaves_out, pattern_name, spans_all
-from astra_tacos.run.run import NATIVE, PATTERN_KEYS
+from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.system import IGNORED_KEYS, READ_KEYS
 from astra_tacos.run.trace.node_bytes import load_rank
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.arrays import Bools
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.text_files import describe
 
 
@@ -35,12 +35,9 @@ def splits_absent(facts: NodeFacts) -> Findings:
 
     Remedy: set it to 1.
     """
-    splits = facts.stated_system.preferred_dataset_splits
-    if (splits is None or splits < 1) and len(facts.collective_rows):
-        found = "is absent" if splits is None else f"is {splits}"
-        yield Found(
-            f"preferred-dataset-splits {found}: the first collective ends ASTRA-sim", "set it to 1", facts.stated_system.source
-        )
+    why = why_not_split(facts.stated_system)
+    if why and len(facts.collective_rows):
+        yield Found(why, "set it to 1", facts.stated_system.source)
 
 
 @rule("S02", "preferred-dataset-splits with custom collectives")
@@ -67,10 +64,14 @@ def no_active_chunks(facts: NodeFacts) -> Findings:
 
     Remedy: set it to 1 or more.
     """
-    chunks = facts.system.active_chunks_per_dimension
-    if chunks < 1 and len(facts.collective_rows):
-        what = f"active-chunks-per-dimension is {chunks}: no collective ever starts"
-        yield Found(what, "set it to 1", facts.system.source)
+    why = why_none_starts(facts.system.active_chunks_per_dimension)
+    if why and len(facts.collective_rows):
+        yield Found(why, "set it to 1", facts.system.source)
+
+
+def why_none_starts(active_chunks: int) -> str | None:
+    """Why no collective starts with so many active chunks; None where collectives start."""
+    return f"active-chunks-per-dimension is {active_chunks}: no collective ever starts" if active_chunks < 1 else None
 
 
 @rule("S08", "no scheduling-policy", Severity.WARNING)
@@ -85,7 +86,7 @@ def policy_absent(facts: Facts) -> Findings:
         yield Found("scheduling-policy is absent, and ASTRA-sim has no default", 'set it to "FIFO"', _where(facts))
 
 
-@rule("S09", "key without effect", Severity.WARNING)
+@rule("S09", "key that has no effect", Severity.WARNING)
 def ignored_keys(facts: Facts) -> Findings:
     """The file has a key that ASTRA-sim 2.0 does not read, although files for ASTRA-sim 1.0 and its own examples have it.
 
@@ -112,7 +113,7 @@ def unknown_keys(facts: Facts) -> Findings:
         yield Found(f"nobody reads {describe(key)}", f"{near[0]}?" if near else "take it out", _where(facts))
 
 
-@rule("S11", "operations, but no roofline", Severity.WARNING)
+@rule("S11", "operations without the roofline", Severity.WARNING)
 def roofline_off(facts: Facts) -> Findings:
     """Compute nodes state their operations but no duration, and the roofline is off.
 
@@ -150,7 +151,7 @@ def roofline_of_nothing(facts: NodeFacts) -> Findings:
         yield Found(message, "set both", system.source)
 
 
-@rule("S13", "replay-only", Severity.WARNING)
+@rule("S13", "replay-only, so that nothing is sent", Severity.WARNING)
 def replay_only(facts: Facts) -> Findings:
     """`replay-only` is on, and the workload communicates.
 
@@ -210,7 +211,7 @@ def unused_per_node(facts: Facts) -> Findings:
         yield Found(message, "correct the ids", facts.system.per_node_source)
 
 
-@rule("S18", "remote memory that does not serve")
+@rule("S18", "remote memory that cannot serve the nodes")
 def memory_rates(facts: NodeFacts) -> Findings:
     """The remote memory cannot serve the nodes that use it.
 
@@ -237,17 +238,18 @@ def memory_rates(facts: NodeFacts) -> Findings:
         yield Found(message, "set it", memory.source, severity=Severity.WARNING)
 
 
-def _native(facts: Facts) -> Iterator[tuple[int, str, tuple[str, ...], Bools]]:
-    """For each pattern that some node runs natively: the pattern, its key, its algorithms, and a mask of its collectives."""
-    collectives, native = facts.collectives, facts.stated_system.native
+def _native(facts: NodeFacts) -> Iterator[tuple[int, str, tuple[str, ...], Ints]]:
+    """For each pattern that some node runs natively: the pattern, its key, its algorithms, and the rows of its nodes."""
+    native, rows = facts.stated_system.native, facts.native_rows
+    pattern_of = facts.communicating.columns.comm_type[rows]
     for pattern, key in PATTERN_KEYS.items():
-        nodes = (collectives.comm_type == pattern) & (collectives.run == NATIVE)
-        if nodes.any():
+        nodes = rows[pattern_of == pattern]
+        if len(nodes):
             yield pattern, key, native.get(key, ()), nodes
 
 
 @rule("S04", "no implementation of a pattern")
-def no_implementation(facts: Facts) -> Findings:
+def no_implementation(facts: NodeFacts) -> Findings:
     """A pattern is used for which the system names neither a native nor a custom implementation.
 
     ASTRA-sim throws `No collective implementation found`. At time 0 it aborts; later it only logs the exception, and the rank
@@ -257,28 +259,31 @@ def no_implementation(facts: Facts) -> Findings:
     """
     for pattern, key, _, nodes in _native(facts):
         if key not in facts.system.native:
-            row = facts.collectives.row[nodes][0]
-            message = f"no implementation of {pattern_name(pattern)}, which {nodes.sum():,} nodes run"
-            yield facts.workload.at(row, message, f'add "{key}-implementation" to {_where(facts)}')
+            message = f"no implementation of {pattern_name(pattern)}, which {len(nodes):,} nodes run"
+            yield facts.workload.at(nodes[0], message, f'add "{key}-implementation" to {facts.system.source}')
 
 
 @rule("S05", "more algorithms than dimensions")
-def too_many_algorithms(facts: Facts) -> Findings:
+def too_many_algorithms(facts: NodeFacts) -> Findings:
     """A list of native algorithms has more entries than the network has dimensions.
 
     ASTRA-sim aborts with a failed assertion, whether or not the pattern is used (`GeneralComplexTopology.cc`).
 
     Remedy: write one entry per dimension.
     """
-    count = len(facts.network.dimensions)
+    count = len(facts.dimensions)
     for key, names in facts.system.native.items():
         if len(names) > count > 0:
-            message = f"{key}-implementation has {len(names)} entries, the network {count} dimension{'s' * (count > 1)}"
-            yield Found(message, "one entry per dimension", _where(facts))
+            yield Found(more_entries(key, names, count), "one entry per dimension", facts.system.source)
+
+
+def more_entries(key: str, names: Sequence[str], count: int) -> str:
+    """Says that a list of native algorithms has more entries than so many dimensions."""
+    return f"{key}-implementation has {len(names)} entries, the network {count} dimension{'s' * (count > 1)}"
 
 
 @rule("S06", "fewer algorithms than dimensions")
-def too_few_algorithms(facts: Facts) -> Findings:
+def too_few_algorithms(facts: NodeFacts) -> Findings:
     """A list of native algorithms has fewer entries than the network has dimensions.
 
     The collective then runs in the first dimensions only: NPUs that differ in the remaining dimensions never exchange data, and
@@ -287,11 +292,11 @@ def too_few_algorithms(facts: Facts) -> Findings:
 
     Remedy: write one entry per dimension.
     """
-    count = len(facts.network.dimensions)
+    count = len(facts.dimensions)
     for pattern, key, names, nodes in _native(facts):
-        if leaves_out(names, count) and facts.spans_network(facts.collectives.group[nodes]).any():
+        if leaves_out(names, count) and facts.spans_network(facts.workload.group[nodes]).any():
             message = f"{key}-implementation has {len(names)} of {count} dimensions: {pattern_name(pattern)}"
-            yield Found(f"{message} leaves the others out", "one entry per dimension", _where(facts))
+            yield Found(f"{message} leaves the others out", "one entry per dimension", facts.system.source)
 
 
 @rule("S07", "no collective-optimization")
@@ -321,11 +326,11 @@ def unfit_algorithm(facts: Facts) -> Findings:
 
     Remedy: use ring or direct.
     """
-    collectives = facts.collectives
     for pattern, key, names, nodes in _native(facts):
+        group_of = facts.workload.group[nodes]
         if all(name.rstrip("0123456789") in ("ring", "oneRing", "direct", "oneDirect") for name in names):
             continue
-        for group in np.unique(collectives.group[nodes]).tolist():
+        for group in np.unique(group_of).tolist():
             size = facts.group_size(group)
             sizes = [dimension.size for dimension in facts.network.dimensions]
             whole = size == facts.num_npus
@@ -336,7 +341,7 @@ def unfit_algorithm(facts: Facts) -> Findings:
             for name, count in zip(names, sizes, strict=False):
                 what = _misfit(name, pattern, size if spans_all(name) else count, whole)
                 if what:
-                    row = collectives.row[nodes & (collectives.group == group)][0]
+                    row = nodes[group_of == group][0]
                     place = "" if group == ALL_RANKS else f" of group {group}"
                     yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {what}", f"use ring or direct in {key}")
                     break
@@ -358,7 +363,7 @@ def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
     return None
 
 
-@rule("S15", "ring instead of other algorithms", Severity.WARNING)
+@rule("S15", "ring in place of the named algorithms", Severity.WARNING)
 def ring_instead(facts: Facts) -> Findings:
     """A communicator group smaller than the network runs ring, although the system names other algorithms.
 
@@ -370,7 +375,7 @@ def ring_instead(facts: Facts) -> Findings:
     for pattern, _, names, nodes in _native(facts):
         if len(names) < 2 or all(name in ("ring", "oneRing") for name in names):
             continue
-        groups = np.unique(facts.collectives.group[nodes]).tolist()
+        groups = np.unique(facts.workload.group[nodes]).tolist()
         small = [group for group in groups if facts.group_size(group) < facts.num_npus]
         if small:
             message = f"{pattern_name(pattern)} runs as a ring in group {listed(small)}, not as {', '.join(names)}"
@@ -392,7 +397,7 @@ def chunks_in_a_cycle(facts: Facts) -> Findings:
     Remedy: set active-chunks-per-dimension to the number of chunks (preferred-dataset-splits, or one more) or higher, or set
     collective-optimization to baseline.
     """
-    network, system, collectives = facts.network, facts.system, facts.collectives
+    network, system = facts.network, facts.system
     if system.collective_optimization != "localBWAware":
         return
     latencies = {dimension.latency_ns for dimension in network.dimensions}
@@ -403,7 +408,7 @@ def chunks_in_a_cycle(facts: Facts) -> Findings:
         is_unequal = num_rings == 2 and len(latencies) > 1
         if pattern != CommType.ALL_REDUCE or not (is_unequal or num_dimensions > 2):
             continue
-        sizes = collectives.size_bytes[nodes][facts.spans_network(collectives.group[nodes])]
+        sizes = facts.workload.trace.size_bytes[nodes][facts.spans_network(facts.workload.group[nodes])]
         chunks = count_chunks(key, sizes, facts.num_npus, system).max(initial=0)
         if 0 < active < chunks:
             where = f"{num_dimensions} dimensions" if num_dimensions > 2 else "2 rings of unequal latency"

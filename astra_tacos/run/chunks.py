@@ -171,6 +171,15 @@ class SplitSystem(Protocol):
         """`preferred-dataset-splits`, if the file has it."""
 
 
+def why_not_split(system: SplitSystem) -> str | None:
+    """Why ASTRA-sim cannot split a collective under a system; None where it can."""
+    splits = system.preferred_dataset_splits
+    if splits is not None and splits > 0:
+        return None
+    found = "absent" if splits is None else str(splits)
+    return f"preferred-dataset-splits is {found}: the first collective ends ASTRA-sim"
+
+
 def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitSystem) -> tuple[int, int]:
     """Size in bytes and number of chunks (`Sys::determine_chunk_size`). The last one has this size even if fewer bytes are left.
 
@@ -184,10 +193,9 @@ def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitS
     ConfigError
         If ASTRA-sim would stop, stall or never end.
     """
-    splits = system.preferred_dataset_splits
-    if splits is None or splits < 1:
-        found = "missing" if splits is None else str(splits)
-        raise ConfigError(f"{system.source}: preferred-dataset-splits is {found}, where ASTRA-sim stops; expected 1 or more")
+    splits = system.preferred_dataset_splits or 0
+    if why := why_not_split(system):
+        raise ConfigError(f"{system.source}: {why}; set it to 1")
     chunk_bytes = size_bytes // splits
     if pattern != "all-gather" and chunk_bytes < num_npus:
         return num_npus, splits

@@ -7,7 +7,7 @@ Source: `workload/Workload.cc` (`extract_comm_group`, `initialize_comm_groups`) 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,13 @@ class CommunicatorGroups:
     source: str
     """The file they were read from, as error messages name it."""
     members: Mapping[int, tuple[int, ...]]
+    is_given: bool = True
+    """Whether there is such a file."""
+    is_ignored: bool = False
+    """Whether ASTRA-sim reads no groups from the file, because its path contains "empty"."""
+
+
+NO_GROUPS = CommunicatorGroups("no file (--comm-group)", {}, is_given=False)
 
 
 def read_communicator_groups(path: str | Path) -> CommunicatorGroups:
@@ -63,13 +70,25 @@ def parse_communicator_groups(path: Path, document: Mapping[str, object]) -> Com
     """
     members: dict[int, tuple[int, ...]] = {}
     for name, ranks in document.items():
-        group = group_id(name)
-        if group is None:
-            raise ConfigError(f"{path}: found the group {describe(name)}, expected a whole number from 1 to {INT32_MAX:,}")
-        if group in members:
-            raise ConfigError(f"{path}: group {group} is given again as {describe(name)}, expected each group once")
+        group = named_group(path, name, members)
         members[group] = group_members(path, group, ranks)
     return CommunicatorGroups(str(path), members)
+
+
+def named_group(path: Path, name: str, others: Container[int]) -> int:
+    """The id in a group's name in a file, checked.
+
+    Raises
+    ------
+    ConfigError
+        If the name is no id, or that of one of the other groups.
+    """
+    group = group_id(name)
+    if group is None:
+        raise ConfigError(f"{path}: group {describe(name)} is no whole number from 1 to {INT32_MAX:,}")
+    if group in others:
+        raise ConfigError(f"{path}: group {describe(name)} is given twice")
+    return group
 
 
 def group_members(path: Path, group: int, ranks: object) -> tuple[int, ...]:
@@ -137,43 +156,9 @@ def is_member(members: Mapping[int, tuple[int, ...]], group: Ints, rank: Ints) -
 
 
 def used_groups(run: Run, rows: Ints) -> UsedGroups:
-    """Find the groups of these rows of the workload.
-
-    Raises
-    ------
-    ConfigError
-        If a group is not in the file, or has a rank beyond the network.
-    """
-    trace, num_npus = run.workload, run.network.num_npus
+    """The groups of these rows of the workload, of a run whose groups are sound (`rules.refusal.refuse_groups`)."""
     group = group_ids(run.columns)[rows]
-    unknown = ~np.isin(group, [ALL_RANKS, *run.groups.members])
-    if unknown.any():
-        row = int(rows[np.argmax(unknown)])
-        name = run.columns.group_names[run.columns.group[row]]
-        raise ConfigError(
-            f"{trace.prefix}: {trace.describe_node(row)}: pg_name '{name}', expected a group of {run.groups.source}"
-        )
-    members = members_of(run.groups.members, num_npus, np.unique(group))
-    for number, ranks in members.items():
-        if max(ranks, default=0) >= num_npus:
-            raise ConfigError(f"{run.groups.source}: group {number} has rank {max(ranks)}, expected ranks below {num_npus}")
-    return UsedGroups(group, members)
-
-
-def check_members(run: Run, rows: Ints, groups: UsedGroups) -> None:
-    """Check that the group of each row contains the row's rank.
-
-    Raises
-    ------
-    ConfigError
-        If one does not.
-    """
-    trace = run.workload
-    outside = ~is_member(groups.members, groups.group, trace.owner[rows])
-    if outside.any():
-        entry = int(np.argmax(outside))
-        node = trace.describe_node(int(rows[entry]))
-        raise ConfigError(f"{trace.prefix}: {node}: pg_name '{groups.group[entry]}', expected a group that has its rank")
+    return UsedGroups(group, members_of(run.groups.members, run.network.num_npus, np.unique(group)))
 
 
 def sorted_position(members: tuple[int, ...], rank: Ints) -> Ints:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from astra_tacos.network.network_config import NetworkConfig, configured, read_network
 from astra_tacos.network.network_files import NETWORK
 from astra_tacos.run.collective_files import CollectiveFiles
-from astra_tacos.run.groups import ALL_RANKS, CommunicatorGroups, group_ids, read_communicator_groups
+from astra_tacos.run.groups import ALL_RANKS, NO_GROUPS, CommunicatorGroups, group_ids, read_communicator_groups
 from astra_tacos.run.lattice import CompactTrace, Lattice
 from astra_tacos.run.source import Source
 from astra_tacos.run.system import RemoteMemory, SystemConfig, read_remote_memory, read_system
@@ -210,9 +210,12 @@ def read_run(inputs: RunInputs) -> Run:
     groups, memory_file, directory = inputs.groups, inputs.remote_memory, inputs.directory
     system = read_system(inputs.system, directory)
     network = configured(read_network(inputs.network), inputs.ns3)
-    nowhere = "no file (--comm-group)" if groups is None else f'no file, as the path {groups} has "empty" in it'
-    has_none = groups is None or inputs.ignores_groups
-    communicator = CommunicatorGroups(nowhere, {}) if has_none else read_communicator_groups(str(groups))
+    if groups is None:
+        communicator = NO_GROUPS
+    elif inputs.ignores_groups:
+        communicator = CommunicatorGroups(str(groups), {}, is_ignored=True)
+    else:
+        communicator = read_communicator_groups(groups)
     memory = None if memory_file is None else read_remote_memory(memory_file)
     trace = read_trace(inputs.workload, chunks=False, workload=True, most_ranks=network.num_npus)
     read = partial(_read_collective, system, directory)
@@ -299,14 +302,19 @@ def _position_counts(workload: Trace, implementation: Ints32, groups: Communicat
 
 def _read_collective(system: SystemConfig, directory: Path, prefix: str, most_positions: int) -> Trace:
     path = directory / prefix
-    if not path.with_name(f"{path.name}.0.et").is_file():
-        beside = Path(system.source).parent / prefix
-        if beside.with_name(f"{beside.name}.0.et").is_file():
-            raise ConfigError(
-                f"{path}.0.et: no such file: {system.source} names it relative to the directory that ASTRA-sim is started in, "
-                f"expected to be started in {Path(system.source).parent} (--directory)"
-            )
+    if not Path(f"{path}.0.et").is_file():
+        why = why_not_found(prefix, directory, Path(system.source))
+        raise ConfigError(f"{path}.0.et: {why}; give a path from there, or an absolute one")
     return read_trace(path, chunks=False, most_ranks=most_positions)
+
+
+def why_not_found(prefix: str, directory: Path, system: Path) -> str:
+    """Where ASTRA-sim looks for a custom collective that is not there, and where one is, if it is beside the system file."""
+    started, beside = directory.resolve(), system.parent
+    what = f"no such file in {started}, where ASTRA-sim is started (--directory)"
+    if beside.resolve() != started and Path(f"{beside / prefix}.0.et").is_file():
+        what += f"; there is one in {beside}, where the system file is"
+    return what
 
 
 def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -165,16 +165,26 @@ def read_system(path: str | Path, directory: str | Path = Path()) -> SystemConfi
         One line that names the file, the key, what was found and what was expected.
     """
     path = Path(path)
-    system = parse_system(path, read_json_object(path))
+    return with_per_node(parse_system(path, read_json_object(path)), Path(directory))
+
+
+def with_per_node(system: SystemConfig, directory: Path) -> SystemConfig:
+    """The system with the collectives of the per-node YAML that it names, if it names one.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read; the message says if there is one beside the system file, where ASTRA-sim does not look.
+    """
     if system.per_node_source is None:
         return system
-    per_node = Path(directory) / system.per_node_source
-    if not per_node.exists() and (path.parent / system.per_node_source).exists():
-        found = f"{path}: {PER_NODE_KEY} is {system.per_node_source!r}, a path from where ASTRA-sim is started"
-        raise ConfigError(
-            f"{found}, but {Path(directory)} has none: it is in {path.parent}, expected --directory {path.parent}, or to be there"
-        )
-    return replace(system, per_node=read_per_node(per_node))
+    opened, beside = directory / system.per_node_source, Path(system.source).parent
+    try:
+        return replace(system, per_node=read_per_node(opened))
+    except ConfigError as error:
+        if opened.exists() or not (beside / system.per_node_source).exists():
+            raise
+        raise ConfigError(f"{error}; there is one in {beside} (--directory)") from None
 
 
 def parse_system(path: Path, document: Mapping[str, Any]) -> SystemConfig:

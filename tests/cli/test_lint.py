@@ -11,7 +11,7 @@ from helpers.lint_runs import RunFiles, coll, comp
 
 from astra_tacos.cli.main import BAD_INPUT, CHECK_FAILED
 from astra_tacos.workload.lint import RULES
-from astra_tacos.workload.repairer.steps import STEPS
+from astra_tacos.workload.mends import MENDS
 
 FINE = RunFiles("comp 0 | comp 0")
 BROKEN = RunFiles([[coll(id, group=9) for id in range(700)], [comp(0, [7])]], system="boost-mode: 1")
@@ -92,7 +92,7 @@ def test_list():
     assert status == 0
     codes, steps = out.split("\n\nsteps of --fix:\n")
     assert [line.split()[0] for line in codes.splitlines()] == list(RULES)
-    assert [line.split()[0] for line in steps.splitlines()] == [step.name for step in STEPS]
+    assert [line.split()[0] for line in steps.splitlines()] == [mend.name for mend in MENDS]
 
 
 FAULTY = RunFiles("comp 0 [9]; coll 1 group=7 | coll 1 group=7", system="boost-mode: 0")

@@ -86,7 +86,7 @@ def test_a_run_of_astra_sim():
     assert best["total_gbps"] == pytest.approx(600, rel=1e-6) and best["cost"] is None
     assert result["gain"]["input"] == pytest.approx(current["time_ns"] / best["time_ns"]) and result["gain"]["input"] > 1.05
     status, _, err = invoke(f"{command} --json")  # groups are missing
-    assert status == BAD_INPUT and "pg_name '1', expected a group of no file (--comm-group)" in err
+    assert status == BAD_INPUT and "uses group 1, which does not exist; give a file of groups (--comm-group)" in err
 
 
 def test_the_tutorial():

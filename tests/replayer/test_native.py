@@ -367,7 +367,7 @@ def test_trees_take_turns_across_collectives():
 REFUSED = {
     "broadcast ring 64 4": "native collective: found 'broadcast', expected all-reduce, all-gather",
     "all-gather tree 64 4": "system.json: all-gather-implementation[0] is 'tree', expected ring, direct,",
-    "all-reduce ring,ring 64 4": "all-reduce-implementation has 2 entries, expected one for",
+    "all-reduce ring,ring 64 4": "all-reduce-implementation has 2 entries, the network 1 dimension; one entry per",
     "all-to-all halvingDoubling 64 4": (
         "halvingDoubling all-to-all over 4 NPUs: ASTRA-sim has none and stops; expected ring, direct or doubleBinaryTree"
     ),
@@ -394,9 +394,9 @@ REFUSED = {
     "all-gather ring 3 4 preferred_dataset_splits=4": (
         "preferred-dataset-splits is 4, with which ASTRA-sim never ends in an all-gather of 3 bytes; expected a byte per split"
     ),
-    "all-gather ring 3 4 preferred_dataset_splits=None": "splits is missing, where ASTRA-sim stops",
+    "all-gather ring 3 4 preferred_dataset_splits=None": "splits is absent: the first collective ends ASTRA-sim; set it to 1",
     "all-gather ring 3 4 active_chunks_per_dimension=0": (
-        "system.json: active-chunks-per-dimension is 0, where ASTRA-sim stalls; expected 1 or more"
+        "system.json: active-chunks-per-dimension is 0: no collective ever starts; set it to 1"
     ),
     "all-gather ring 18014398509481984 4": "a message of 18014398509481984 bytes, expected at most 900",
     "all-to-all ring 1073741824 1024": "over 1024 NPUs: 2,145,386,496 nodes, expected at most 67",

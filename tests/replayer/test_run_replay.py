@@ -508,21 +508,21 @@ REFUSED = [
         pool(**{"memory-type": "PER_NODE_MEMORY_EXPANSION"}),
         "remote_memory.json: num-nodes is 0 and num-npus-per-node 0, for 2 NPUs: ASTRA-sim crashes",
     ),
-    (with_group("2"), "rank 0, node 1: pg_name '2', expected a group of "),
-    (with_group("tensor"), "rank 0, node 1: pg_name 'tensor', expected a group of "),
-    (with_group("1", groups=None), "rank 0, node 1: pg_name '1', expected a group of no file"),
+    (with_group("2"), "w.0.et node 1: uses group 2, which does not exist; add it to "),
+    (with_group("tensor"), "w.0.et node 1: pg_name is 'tensor', no group's number; write a number"),
+    (with_group("1", groups=None), "node 1: uses group 1, which does not exist; give a file of groups (--comm-group)"),
     (
         with_group("1", groups="'1': [1]"),
-        "rank 0, node 1: pg_name '1', expected a group that has its rank",
+        "w.0.et node 1: uses group 1, whose ranks are 1; use a group that holds the rank (lint: G06)",
     ),
-    (with_group("1", groups="'1': [0, 1, 7]"), "group 1 has rank 7, expected ranks below 2"),
+    (with_group("1", groups="'1': [0, 1, 7]"), "group 1 holds rank 7, the network has 2 NPUs; take it out"),
     (
         alone("coll 1", collectives={"collective/x": "comp 0"}),
-        "collective/x: traces of 1 ranks, but the network has 2",
+        "x.1.et: no such file, but the group of all ranks has 2 ranks: none for position 1; use a trace for so",
     ),
     (
         with_group("1", collectives={"collective/x": "comp 0"}),
-        "collective/x: traces of 1 ranks, but the group of rank 0, node 1 has 2",
+        "x.1.et: no such file, but group 1 has 2 ranks: none for position 1; use a trace for so many ranks",
     ),
     (
         of_collective("INVALID 5"),
@@ -531,7 +531,7 @@ REFUSED = [
     (of_collective("recv 5 0"), "x.0.et node 5: receives from position 0: itself; leave it out (lint: A09)"),
     (
         alone("coll 1", system="all-reduce-implementation: null"),
-        "system.json: all-reduce-implementation is missing, expected one, which rank 0, node 1 of ",
+        'w.0.et node 1: no implementation of ALL_REDUCE, which 1 nodes run; add "all-reduce-implementation" to ',
     ),
     (
         alone("coll 1", system="preferred-dataset-splits: null"),

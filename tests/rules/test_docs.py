@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from astra_tacos.workload.lint import RULES
-from astra_tacos.workload.repairer.steps import STEPS
+from astra_tacos.workload.mends import MENDS
 
 DOCS = Path(__file__).parents[2] / "docs/lint.md"
 
@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs/lint.md"
 def code_table():
     rows = ["| code | severity | finding | steps of `--fix` |", "|---|---|---|---|"]
     for check in RULES.values():
-        steps = ", ".join(f"`{step.name}`" for step in STEPS if check.code in step.codes)
+        steps = ", ".join(f"`{mend.name}`" for mend in MENDS if check.code in mend.codes)
         rows.append(f"| {check.code} | {check.severity} | {check.title} | {steps} |")
     return "\n".join(rows)
 

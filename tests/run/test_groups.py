@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from helpers.damage import refusal
 from helpers.lint_runs import coll
 from helpers.runs import make_run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from astra_tacos.rules.refusal import refuse_groups
 from astra_tacos.run.chunks import count_chunks, cut_into_chunks
 from astra_tacos.run.groups import (
     ALL_RANKS,
     NO_PLAN,
     UNKNOWN,
-    check_members,
     group_ids,
     listed_position,
     plan_numbers,
@@ -35,12 +36,12 @@ def test_group_of_a_name(tmp_path):
     groups = used_groups(run, rows)
     assert groups.group.tolist() == [ALL_RANKS, 1, ALL_RANKS]
     assert groups.members == {ALL_RANKS: (0, 1), 1: (1, 0)}
-    check_members(run, rows, groups)
-    with pytest.raises(ConfigError, match=r"rank 0, node 6: pg_name 'tp', expected a group of "):
-        used_groups(run, np.array([0, 6]))
-    outside = np.array([7])
-    with pytest.raises(ConfigError, match=r"rank 0, node 7: pg_name '2', expected a group that has its rank"):
-        check_members(run, outside, used_groups(run, outside))
+    for row, words in (
+        (6, "w.0.et node 6: pg_name is 'tp', no group's number"),
+        (7, "w.0.et node 7: uses group 2, whose ranks are 1"),
+    ):
+        alone = make_run(tmp_path / str(row), [[nodes[row]], [nodes[row]]], groups="{'1': [1, 0], '2': [1]}")
+        assert words in refusal(refuse_groups, alone)
 
 
 @given(st.permutations(range(9)).flatmap(lambda ranks: st.integers(1, 9).map(lambda count: tuple(ranks[:count]))))

@@ -68,10 +68,10 @@ def _counts(report: LintReport, severity: str) -> Mapping[str, int]:
 
 
 def _print_finding(finding: Finding) -> None:
-    from astra_tacos.workload.repairer.steps import mending_step
+    from astra_tacos.workload.mends import mending
 
     text = f"{finding.where}: {finding.message}" + (f" ({finding.remedy})" if finding.remedy else "")
-    text += "; --fix may mend this" if mending_step(finding) else ""
+    text += "; --fix may mend this" if mending(finding) else ""
     print_marked(f"{finding.code} {finding.severity:<7}", _COLOURS[finding.severity], text)
 
 

@@ -24,9 +24,9 @@ from astra_tacos.network.network_files import NETWORK
 from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition, Traffic, needed_memory_gbps, network_gbps, traffic_of
 from astra_tacos.planner.run_files import check_output, write_plan, write_script
 from astra_tacos.replayer.run_replay import replay_run
+from astra_tacos.rules.refusal import refuse_left_out
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.source import made_of
 from astra_tacos.run.trace.schema import NodeType
@@ -228,7 +228,7 @@ def divide_endpoint(
     mode, npu = Mode(mode), npu or Npu()
     check_output(output, inputs)
     run = read_run(inputs)
-    check_dimensions(run)
+    refuse_left_out(run)
     network = run.network
     if not network.dimensions or network.failed_links or network.link_overrides:
         raise ConfigError(

@@ -20,10 +20,10 @@ from astra_tacos.planner.retime.search import tried as tried_candidate
 from astra_tacos.planner.retime.written import on_all_ranks, scheduled_run
 from astra_tacos.planner.workload import Workload
 from astra_tacos.replayer.link_loads import NETWORK_MODELS
+from astra_tacos.rules.refusal import refuse_left_out
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome
-from astra_tacos.run.patterns import check_dimensions
 from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
@@ -171,7 +171,7 @@ def schedule(
     """
     run, asked = workload.run, request.schedule or SEARCH
     requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
-    check_dimensions(run)
+    refuse_left_out(run)
     _check_size(run)
     model = choose_backend(request.backend)
     NETWORK_MODELS[model](run.network)

@@ -23,6 +23,7 @@ from astra_tacos.replayer.collective_program import CollectiveProgram
 from astra_tacos.replayer.native.assembly import PATTERNS, Block, LogicalDimension, Phase, PhaseRequest, assemble
 from astra_tacos.replayer.native.double_binary_tree import double_binary_tree
 from astra_tacos.replayer.native.exchange import direct, halving_doubling, ring
+from astra_tacos.rules.system import more_entries, why_none_starts
 from astra_tacos.run.chunks import SplitSystem, cut_into_chunks
 from astra_tacos.support.errors import ConfigError
 
@@ -146,8 +147,8 @@ def native_program(collective: NativeCollective, system: NativeSystem) -> Collec
     num_positions = math.prod(dimensions)
     sub_group = num_npus is not None and num_npus != num_positions
     limit = system.active_chunks_per_dimension
-    if limit < 1:
-        raise ConfigError(f"{system.source}: active-chunks-per-dimension is {limit}, where ASTRA-sim stalls; expected 1 or more")
+    if why := why_none_starts(limit):
+        raise ConfigError(f"{system.source}: {why}; set it to 1")
     chunk_bytes, num_chunks = cut_into_chunks(pattern, collective.size_bytes, num_npus or num_positions, system)
     layout = _layout(pattern, collective.implementations, dimensions, sub_group, system)
     steps = _steps(pattern, layout, collective.involved, system)
@@ -231,8 +232,8 @@ def _layout(
     if sub_group and len(implementations) > 1:
         implementations = ("ring",)  # ASTRA-sim runs a ring, whatever the list names
     if not 1 <= len(implementations) <= len(dimensions):
-        found = f"{len(implementations)} {'entry' if len(implementations) == 1 else 'entries'}"
-        raise ConfigError(f"{key} has {found}, expected one for each of the {len(dimensions)} dimensions")
+        found = more_entries(pattern, implementations, len(dimensions))
+        raise ConfigError(f"{system.source}: {found}; one entry per dimension")
     layout: list[LogicalDimension] = []
     stride = 1
     for index, (name, size) in enumerate(zip(implementations, dimensions, strict=False)):

@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from astra_tacos.run.graph.issue_order import IssueOrder
-from astra_tacos.run.groups import check_members, is_member, members_of, used_groups
+from astra_tacos.run.groups import group_ids, is_member, members_of
 from astra_tacos.run.patterns import GROUP_ATTRIBUTE, PATTERN_ATTRIBUTE, ROOT_ATTRIBUTES, ROOTED, pattern_name
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.node_bytes import attribute, load_rank, node_at
@@ -61,7 +61,7 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
     Raises
     ------
     ConfigError
-        If a node has no pattern or size, or names a group that does not exist or does not have its rank.
+        If a node has no pattern or size, or its group does not have its rank.
     """
     trace, columns = run.workload, run.columns
     rows = issue.order[(trace.kind[issue.order] == NodeType.COMM_COLL) & issue.runs[issue.order]]
@@ -71,24 +71,21 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
         if lacking.any():
             node = trace.describe_node(int(rows[np.argmax(lacking)]))
             raise ConfigError(f"{trace.prefix}: {node}: a collective without {what}, expected one")
-    groups = used_groups(run, rows)
-    check_members(run, rows, groups)
-    group = groups.group.copy()
+    named_group = group_ids(run.columns)[rows]
+    group = named_group.copy()
     _apply_stated(run, rows, pattern, root, group)
     members = members_of(run.groups.members, run.network.num_npus, group)
     inside = is_member(members, group, rank)
     if not inside.all():
         node = trace.describe_node(int(rows[np.argmin(inside)]))
-        raise ConfigError(
-            f"{trace.prefix}: {node}: {GROUP_ATTRIBUTE} is {group[np.argmin(inside)]}, expected a group of its rank"
-        )
+        raise ConfigError(f"{trace.prefix}: {node}: its group is {group[np.argmin(inside)]}, expected one that has its rank")
     rooted = np.isin(pattern, list(ROOTED)) & (root == NO_ROOT)
     root[rooted] = [min(members[number]) for number in group[rooted].tolist()]
     for entry in np.flatnonzero(root != NO_ROOT).tolist():
         if root[entry] not in members[int(group[entry])]:
             node = trace.describe_node(int(rows[entry]))
             raise ConfigError(f"{trace.prefix}: {node}: its root is rank {root[entry]}, expected a rank of its group")
-    return CollectiveNodes(rows, rank, group, pattern, size, root, members, groups.group)
+    return CollectiveNodes(rows, rank, group, pattern, size, root, members, named_group)
 
 
 def _apply_stated(run: Run, rows: Ints, pattern: Ints, root: Ints, group: Ints) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from astra_tacos.network.blocks import building_block
 from astra_tacos.network.network_config import read_network
 from astra_tacos.replayer.workload_actions import workload_actions
+from astra_tacos.rules.refusal import refuse_groups
 from astra_tacos.run.compact_run import read_compact
 from astra_tacos.run.groups import ALL_RANKS, used_groups
 from astra_tacos.run.run import RANKS, Run, RunInputs, pattern_key, read_run
@@ -104,6 +105,7 @@ def block_of(ranks: Sequence[int] | Ints, shape: Shape, name: str) -> tuple[tupl
 def _number_collectives(run: Run, shape: Shape, rows: Ints, number: dict[Demand, int], of_row: Ints) -> None:
     """Enter the demand of each row of a collective."""
     trace, columns = run.workload, run.columns
+    refuse_groups(run)
     groups = used_groups(run, rows)
     group = groups.group
     listed = np.where((group == ALL_RANKS) & (columns.involved_count[rows] > 0), columns.involved_dims[rows], _NO_LIST)

@@ -25,7 +25,7 @@ from astra_tacos.workload.repairer.draft import Log
 from astra_tacos.workload.repairer.node import ALL_RANKS
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of
-from astra_tacos.workload.repairer.repair import RepairResult, check_repair_output, chosen_steps, finish_run
+from astra_tacos.workload.repairer.repair import RepairResult, check_repair_output, chosen_mends, finish_run
 
 PREFIX = "w"
 _STEP = "import"
@@ -78,7 +78,7 @@ def import_run(
     output = Path(output)
     paths = [Path(file) for file in files]
     check_repair_output(output, inputs, paths)
-    steps = chosen_steps(options.without)
+    mends = chosen_mends(options.without)
     log = Log(_STEP)
     with garbage_kept():
         if any(map(is_simai_workload, paths)):
@@ -92,7 +92,7 @@ def import_run(
         raise ConfigError(f"{found}, but {made.of_ranks} {made.num_ranks:,} ranks{made.hint}")
     draft.metadata.extend(new_metadata() for _ in made.ranks)
     try:
-        return finish_run(draft, output, steps, options.without, notes=made.notes, changes=log.changes)
+        return finish_run(draft, output, mends, options.without, notes=made.notes, changes=log.changes)
     except AstraTacosError as error:
         raise type(error)(f"{source}: {error}") from None
 

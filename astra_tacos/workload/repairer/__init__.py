@@ -1,1 +1,1 @@
-"""Repair of runs that ASTRA-sim does not finish: steps, each of which mends one kind of fault and reports every change."""
+"""Repair of runs that ASTRA-sim does not finish: a draft, which `workload.mends` change, and the report of every change."""

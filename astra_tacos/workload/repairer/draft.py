@@ -1,9 +1,9 @@
-"""The `Draft` class: a run under repair, whose parts the steps change in place; and the `Log` of what they changed, and why."""
+"""The `Draft` class: a run under repair, whose parts mends change in place; and the `Log` of what they changed, and why."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
 from astra_tacos.workload.lint import LintReport, lint_inputs
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
-from astra_tacos.workload.repairer.rank_nodes import RankNodes
+from astra_tacos.workload.repairer.rank_nodes import CollectiveKind, RankNodes
 
 _OPS_OF_PAUSE = 1500
 """Operations that take more than 1 ns and less than 2 at 1 TFLOP/s."""
@@ -67,7 +67,7 @@ class Change:
 
 @dataclass(slots=True)
 class Log:
-    """The changes of one step, as it makes them."""
+    """The changes of one mend, as it makes them."""
 
     step: str
     changes: list[Change] = field(default_factory=list)
@@ -135,6 +135,12 @@ class Draft:
     def collectives(self) -> Iterator[DraftNode]:
         """All collectives."""
         return self.nodes(NodeType.COMM_COLL)
+
+    def collectives_of(self, wanted: Callable[[CollectiveKind], bool]) -> Iterator[DraftNode]:
+        """All collectives of the ranks that have some of a wanted kind."""
+        for nodes in self.ranks:
+            if any(map(wanted, nodes.collective_kinds())):
+                yield from nodes.of_kind(NodeType.COMM_COLL)
 
     def messages(self) -> Iterator[DraftNode]:
         """All sends and receives."""

@@ -1,14 +1,15 @@
-"""The nodes of one rank under repair: columns and the bytes of its file, and objects of the nodes that a step looks at."""
+"""The nodes of one rank under repair: columns and the bytes of its file, and objects of the nodes that a mend looks at."""
 
 from __future__ import annotations
 
 import heapq
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, DANGLING, UNKNOWN_KIND
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.grouping import row_places
 from astra_tacos.workload.repairer.node import DraftNode
 
 _LARGEST = np.iinfo(np.int64).max
@@ -58,10 +60,28 @@ class _Columns:
     group_names: tuple[str, ...]
 
 
+class CollectiveKind(NamedTuple):
+    """What several collectives of a rank have in common; None for what they do not state."""
+
+    group_name: str | None
+    pattern: int | None
+    size: int | None
+
+
+class StatedMessages(NamedTuple):
+    """Columns of messages, which state all of them: a row each."""
+
+    is_send: Bools
+    own: Ints
+    peer: Ints
+    tag: Ints
+    size: Ints
+
+
 class RankNodes:
     """The nodes of a rank, in order: those of its file that are left, then new ones.
 
-    A node of the file becomes a message once a step looks at it, and stays one once a step may have changed it. All others keep
+    A node of the file becomes a message once a mend looks at it, and stays one once a mend may have changed it. All others keep
     their bytes.
     """
 
@@ -79,6 +99,7 @@ class RankNodes:
         for node in nodes:
             self.append(node)
         self._sorted: tuple[Ints, Ints] | None = None
+        self._stated_kinds: tuple[tuple[int, int], list[tuple[int, CollectiveKind, int]]] | None = None
 
     @classmethod
     def of_file(cls, rank: int, file: FileBytes) -> RankNodes:
@@ -144,6 +165,57 @@ class RankNodes:
     def of_kind(self, *kinds: int) -> list[DraftNode]:
         """Nodes of some types."""
         return self._chosen(np.isin(self.columns.kind, kinds), lambda node: node.kind in kinds)
+
+    def collective_kinds(self) -> Counter[CollectiveKind]:
+        """Number of collectives of each kind, in the order of the first of each."""
+        found = list(self._kinds_of_columns())
+        rest = np.flatnonzero(~self._states_collective() & self._is_left & (self.is_changed | self._is_collective()))
+        nodes = [*((row, self._node(row)) for row in rest.tolist()), *((len(self._is_left), node) for node in self._new)]
+        found += [(row, CollectiveKind(node.group_name, node.pattern, node.size), 1) for row, node in nodes if node.is_collective]
+        kinds: Counter[CollectiveKind] = Counter()
+        for _, kind, count in sorted(found, key=lambda entry: entry[0]):
+            kinds[kind] += count
+        return kinds
+
+    def _kinds_of_columns(self) -> list[tuple[int, CollectiveKind, int]]:
+        """The first row, kind and number of the collectives that columns describe."""
+        version = int(np.count_nonzero(self._is_left)), int(np.count_nonzero(self.is_changed))  # nodes go and change once
+        if self._stated_kinds is None or self._stated_kinds[0] != version:
+            columns, rows = self.columns, np.flatnonzero(self._states_collective())
+            group, pattern, size = columns.group[rows], columns.numbers["comm_type"][rows], columns.numbers["comm_size"][rows]
+            first, which = row_places(group, pattern, size)
+            names = (None if number == ABSENT else columns.group_names[number] for number in group[first].tolist())
+            kinds = map(CollectiveKind, names, pattern[first].tolist(), size[first].tolist())
+            counts = np.bincount(which, minlength=len(first)).tolist()
+            self._stated_kinds = version, list(zip(rows[first].tolist(), kinds, counts, strict=True))
+        return self._stated_kinds[1]
+
+    def _is_collective(self) -> Bools:
+        return np.equal(self.columns.kind, NodeType.COMM_COLL)
+
+    def _states_collective(self) -> Bools:
+        """Rows of collectives of which columns say group, pattern and size."""
+        return self._is_collective() & self._is_left & self.is_plain & self._states("comm_type") & self._states("comm_size")
+
+    def _states(self, name: str) -> Bools:
+        """Rows of which a column says what they state."""
+        values = self.columns.numbers[name]
+        return (values >= 0) & (values < _LARGEST)
+
+    def stated_messages(self) -> StatedMessages | None:
+        """The messages, if columns say peers, tag and size of all; else None."""
+        columns = self.columns
+        rows = np.flatnonzero(np.isin(columns.kind, (NodeType.COMM_SEND, NodeType.COMM_RECV)) & self._is_left)
+        names = "comm_src", "comm_dst", "comm_tag", "comm_size"
+        source, destination, tag, size = (columns.numbers[name][rows] for name in names)
+        stated = ~self.is_changed[rows]
+        for values in (source, destination, tag, size):
+            stated &= (values >= 0) & (values < _LARGEST)
+        if not stated.all() or any(node.is_message for node in (*self._chosen(self.is_changed), *self._new)):
+            return None
+        sends = columns.kind[rows] == NodeType.COMM_SEND
+        own, peer = np.where(sends, source, destination), np.where(sends, destination, source)
+        return StatedMessages(sends, own, peer, tag, size)
 
     def communication_on_cpu(self) -> list[DraftNode]:
         """Collectives and messages that run on the CPU."""
@@ -422,7 +494,7 @@ _NO_COLUMNS = _Columns(
     has_doubtful=_NO_FLAGS,
     states_operations=_NO_FLAGS,
     is_cpu_op=_NO_FLAGS,
-    numbers={},
+    numbers=dict.fromkeys(("comm_type", "comm_size", "comm_tag", "comm_src", "comm_dst"), _EMPTY),
     group=np.empty(0, np.int32),
     group_names=(),
 )

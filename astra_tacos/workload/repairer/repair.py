@@ -19,9 +19,10 @@ from astra_tacos.run.written import check_same
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
 from astra_tacos.support.temporaries import garbage_kept
+from astra_tacos.workload.mends import MENDS
+from astra_tacos.workload.mends.mend import Mend
 from astra_tacos.workload.repairer.draft import OWN_FILES, Change, Draft, Log
 from astra_tacos.workload.repairer.reading import RepairInputs, read_draft
-from astra_tacos.workload.repairer.steps import STEPS, Step
 
 REPAIR_FILE = "repair.json"
 
@@ -116,7 +117,7 @@ def repair(
     """
     output = Path(output)
     check_repair_output(output, inputs)
-    steps = chosen_steps(without)
+    mends = chosen_mends(without)
     draft = read_draft(inputs, backend, num_ranks)
     if num_ranks is not None and draft.network.num_npus != num_ranks:
         raise ConfigError(f"--ranks: found {num_ranks}, but {draft.network.source} has {draft.network.num_npus} NPUs")
@@ -125,56 +126,56 @@ def repair(
             f"{inputs.workload}.1.et: no such file: the network has {draft.network.num_npus:,} NPUs, and there is one trace "
             "(--ranks N replicates it, as data parallelism would)"
         )
-    return finish_run(draft, output, steps, tuple(without))
+    return finish_run(draft, output, mends, tuple(without))
 
 
-def chosen_steps(without: Iterable[str]) -> tuple[Step, ...]:
-    """All steps but some.
+def chosen_mends(without: Iterable[str]) -> tuple[Mend, ...]:
+    """All mends but some.
 
     Raises
     ------
     ConfigError
-        If there is no step of that name.
+        If there is no mend of that name.
     """
-    names = {step.name for step in STEPS}
+    names = {mend.name for mend in MENDS}
     unknown = [name for name in without if name not in names]
     if unknown:
-        raise ConfigError(f"--without: found {unknown[0]!r}, expected one of {', '.join(step.name for step in STEPS)}")
-    return tuple(step for step in STEPS if step.name not in set(without))
+        raise ConfigError(f"--without: found {unknown[0]!r}, expected one of {', '.join(mend.name for mend in MENDS)}")
+    return tuple(mend for mend in MENDS if mend.name not in set(without))
 
 
 def finish_run(
     draft: Draft,
     output: Path,
-    steps: Iterable[Step],
+    mends: Iterable[Mend],
     skipped: tuple[str, ...] = (),
     *,
     notes: tuple[str, ...] = (),
     changes: Iterable[Change] = (),
 ) -> RepairResult:
-    """Take steps on a draft, check and replay what comes of it, and write it.
+    """Mend a draft, check and replay what comes of it, and write it.
 
     Parameters
     ----------
     skipped
-        Names of the steps that are not taken.
+        Names of the mends that are left out.
 
     Raises
     ------
     ConfigError
-        If the run has a fault that no step mends.
+        If the run has a fault that nothing mends.
     ReplayError
         If the run would not end.
     """
     before = _compute_us(draft)
     changes = list(changes)
     with garbage_kept():
-        for step in steps:
-            log = Log(step.name)
+        for mend in mends:
+            log = Log(mend.name)
             try:
-                step.apply(draft, log)
+                mend.apply(draft, log)
             except ConfigError as error:
-                raise ConfigError(f"cannot be repaired ({step.name}): {error}") from None
+                raise ConfigError(f"cannot be repaired ({mend.name}): {error}") from None
             if log.changes:
                 draft.changed()
             changes += log.changes

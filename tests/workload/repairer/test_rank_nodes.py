@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from astra_tacos.run.trace.node_bytes import new_metadata, new_node, read_messages
+from astra_tacos.run.trace.reader import load_file
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.workload.mends import messages
 from astra_tacos.workload.repairer import rank_nodes
 from astra_tacos.workload.repairer.node import DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
@@ -91,3 +94,35 @@ def test_columns_answer_for_collectives_and_messages_that_no_step_changes(tmp_pa
     result = repair(RepairInputs(tmp_path / "w"), tmp_path / "out")
     assert [(change.step, change.node) for change in result.changes if change.node] == [("dangling-dependencies", 101)] * 2
     assert looked_at == {101}
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@given(run=st.one_of(broken_runs(), mutated_runs()))
+def test_kinds_of_collectives_are_those_of_the_nodes(run):
+    """Of a file, and after some nodes were changed, removed and added."""
+    with tempfile.TemporaryDirectory() as name:
+        inputs = RepairInputs(**run.write(Path(name)))
+        for path in sorted(inputs.workload.parent.glob(f"{inputs.workload.name}.*.et")):
+            try:
+                nodes = RankNodes.of_file(0, load_file(path))
+            except ConfigError:
+                continue
+            for _ in range(2):
+                counted = Counter((node.group_name, node.pattern, node.size) for node in nodes if node.is_collective)
+                assert list(nodes.collective_kinds().items()) == list(counted.items())
+                collectives = nodes.of_kind(NodeType.COMM_COLL)
+                for node in collectives[::2]:
+                    node.set("comm_size", 77)
+                nodes.remove(collectives[1::3])
+                nodes.append(DraftNode(new_node(1 << 40, "a", NodeType.COMM_COLL, comm_type=0, comm_size=5, is_cpu_op=False)))
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@given(run=st.one_of(broken_runs(), mutated_runs()))
+def test_messages_that_columns_call_paired_need_nothing(run):
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder = Path(name)
+        inputs = RepairInputs(**run.write(folder))
+        by_columns = mended(inputs, folder / "out")
+        patch.setattr(messages, "_are_paired", lambda _: False)
+        assert by_columns == mended(inputs, folder / "pairs")

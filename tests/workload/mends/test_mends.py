@@ -17,9 +17,9 @@ from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.workload.lint import RULES, lint
+from astra_tacos.workload.mends import MENDS
 from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import repair
-from astra_tacos.workload.repairer.steps import STEPS
 
 ROOFLINE = "{roofline-enabled: 1, peak-perf: 900, local-mem-bw: 1600}"
 GROUPS = '[{"pg_name": "7", "ranks": [0, 1], "group_size": 2}, {"pg_name": "0", "ranks": []}]'
@@ -153,7 +153,7 @@ for _line in re.split(r"\n(?! )", SHORT.strip()):
     CASES.append(Case(_step, _run, tuple(_says.split(" / "))))
 
 
-def mend(case, folder, **options):
+def mended(case, folder, **options):
     arguments = run_of(case.run).write(folder)
     if case.edit:
         case.edit(folder)
@@ -177,7 +177,7 @@ def lint_again(out):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.step}-{case.says[0][:30]}")
 def test_step(case, tmp_path):
-    result = mend(case, tmp_path)
+    result = mended(case, tmp_path)
     made = [change for change in result.changes if change.step == case.step]
     assert len(made) == len(case.says), made
     assert all(change.what.startswith(text) and change.reason for change, text in zip(made, case.says, strict=True)), made
@@ -191,7 +191,7 @@ def test_step(case, tmp_path):
 def test_a_step_that_is_switched_off_is_not_taken(case, tmp_path):
     """The fault then remains: the run is refused, and nothing is written."""
     try:
-        result = mend(case, tmp_path, without=[case.step])
+        result = mended(case, tmp_path, without=[case.step])
     except AstraTacosError as error:
         assert "\n" not in str(error)
         assert not (tmp_path / "out").exists()
@@ -200,11 +200,11 @@ def test_a_step_that_is_switched_off_is_not_taken(case, tmp_path):
 
 
 def test_every_step_is_shown():
-    assert {case.step for case in CASES} == {step.name for step in STEPS}
-    assert len({step.name for step in STEPS}) == len(STEPS)
-    for step in STEPS:
-        assert set(step.codes) <= set(RULES)
-        assert len(step.explanation.split("\n\n")) > 1, step.name
+    assert {case.step for case in CASES} == {mend.name for mend in MENDS}
+    assert len({mend.name for mend in MENDS}) == len(MENDS)
+    for mend in MENDS:
+        assert set(mend.codes) <= set(RULES)
+        assert len(mend.explanation.split("\n\n")) > 1, mend.name
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from astra_tacos.run.groups import group_id
 from astra_tacos.run.run import PATTERN_KEYS, looked_up
 from astra_tacos.run.system import COMM_KEYS
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.mends.mend import mend
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, groups_of_text, sound_text
 
 _NAME = "process_group:init"
 
 
+@mend("process-groups", "G04")
 def define_groups(draft: Draft, log: Log) -> None:
     """Take communicator groups from nodes `## process_group:init ##` into comm_group.json.
 
@@ -31,6 +33,7 @@ def define_groups(draft: Draft, log: Log) -> None:
             log.add(f"group {name!r} of ranks {members} added to comm_group.json", "the node defines it", node)
 
 
+@mend("group-names", "G01", "G05")
 def number_groups(draft: Draft, log: Log) -> None:
     """Number groups from 1, in comm_group.json and in the nodes that name them.
 
@@ -38,7 +41,7 @@ def number_groups(draft: Draft, log: Log) -> None:
     name, gets a number of its own; "4.0" is 4. One group may have different names on different ranks where its ranks do.
     """
     _canonical(draft, log)
-    names = {*draft.groups, *(node.group for node in draft.collectives())}
+    names = {*draft.groups, *(kind.group_name or "" for nodes in draft.ranks for kind in nodes.collective_kinds())}
     numbered = {name for name in names if _is_number(name)}
     taken = set(map(int, numbered))
     everyone = list(range(draft.num_ranks))
@@ -61,7 +64,7 @@ def number_groups(draft: Draft, log: Log) -> None:
             log.add(f"group {name!r} became {new[name]}", "ASTRA-sim takes whole numbers of 1 or more")
     zero = {name: set(members) for name, members in draft.groups.items() if name in new and name in ALL_RANKS}
     draft.groups = groups
-    for node in draft.collectives():
+    for node in draft.collectives_of(lambda kind: kind.group_name is not None and kind.group_name not in numbered):
         named = node.group_name
         if named is None or named in numbered or (named in ALL_RANKS and node.rank not in zero.get(named, ())):
             continue  # a rank that is not in a group "0" means all ranks by that name
@@ -76,13 +79,15 @@ def _is_number(name: str) -> bool:
 def _canonical(draft: Draft, log: Log) -> None:
     """Write whole numbers as such, in the nodes and in the file: `4.0` and `04` are 4."""
     wholes: dict[str, str] = {}
-    for node in draft.collectives():
-        name = node.group_name
-        if name is None:
-            continue
-        if name not in wholes:
+
+    def whole_of(name: str | None) -> str | None:
+        if name is not None and name not in wholes:
             wholes[name] = _whole(name)
-        whole = wholes[name]
+        return wholes.get(name) if name is not None else None
+
+    for node in draft.collectives_of(lambda kind: whole_of(kind.group_name) != kind.group_name):
+        name = node.group_name
+        whole = whole_of(name)
         if whole != name:
             node.set("pg_name", whole)
             log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", node)
@@ -105,6 +110,7 @@ def _whole(name: str) -> str:
     return str(int(number)) if name.isascii() and 0 <= number < 1 << 31 and number == int(number) else name
 
 
+@mend("group-members", "G02", "G03", "G04", "G06", "G07")
 def complete_groups(draft: Draft, log: Log) -> None:
     """Complete comm_group.json: groups that it lacks, ranks that use a group, and no ranks that do not exist.
 
@@ -115,10 +121,11 @@ def complete_groups(draft: Draft, log: Log) -> None:
     for name, members in list(draft.groups.items()):
         _clean(draft, log, name, members)
     uses: dict[str, Counter[int]] = {}
-    for node in draft.collectives():
-        name = node.group
-        if name not in ALL_RANKS:
-            uses.setdefault(name, Counter())[node.rank] += 1
+    for rank, nodes in enumerate(draft.ranks):
+        for kind, count in nodes.collective_kinds().items():
+            name = kind.group_name or ""
+            if name not in ALL_RANKS:
+                uses.setdefault(name, Counter())[rank] += count
     for name, counts in uses.items():
         if name not in draft.groups:
             ranks = draft.groups[name] = sorted(counts)
@@ -156,6 +163,7 @@ def _listed(ranks: list[int]) -> str:
     return f"rank{'s' * (len(ranks) != 1)} {listed(ranks, 8)}"
 
 
+@mend("one-plan-per-group", "G09")
 def separate_plans(draft: Draft, log: Log) -> None:
     """Copy a group for each further custom collective that its nodes of one pattern name.
 
@@ -190,6 +198,7 @@ def _program(draft: Draft, node: DraftNode, pattern: int) -> str | None:
     return str(entry[0]) if entry else None
 
 
+@mend("stream-numbers", "C08")
 def group_all_ranks(draft: Draft, log: Log) -> None:
     """Give collectives of all ranks a group of all ranks, where ranks run different numbers of collectives before them.
 

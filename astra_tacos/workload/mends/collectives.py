@@ -13,8 +13,10 @@ from astra_tacos.run.graph.global_order import order_dependencies, order_instanc
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.mends.mend import mend
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode, pattern_of_name
+from astra_tacos.workload.repairer.rank_nodes import CollectiveKind
 
 _Key = TypeVar("_Key", bound=Hashable)
 _STANDS_FOR = {
@@ -28,6 +30,7 @@ _ASSUMED = 4
 """Dimensions that ASTRA-sim assumes where a node has no `involved_dim`."""
 
 
+@mend("collective-patterns", "A15")
 def mend_patterns(draft: Draft, log: Log) -> None:
     """Read absent patterns from names or other ranks, and let patterns that ASTRA-sim lacks run as others of the same time.
 
@@ -35,10 +38,10 @@ def mend_patterns(draft: Draft, log: Log) -> None:
     ASTRA-sim and takes its measured duration; without one it runs as the All-Gather of its parts. The pattern of other ranks is
     that at the same place among the collectives of the group, on all ranks that say one there, where they run as many of them.
     """
-    collectives = list(draft.collectives())
-    alike = _alike(draft, lambda node: node.group) if any(map(_is_absent, collectives)) else {}
+    absent = any(_is_absent(kind) for nodes in draft.ranks for kind in nodes.collective_kinds())
+    alike = _alike(draft, lambda node: node.group) if absent else {}
     told = {node: {other.pattern or 0 for other in nodes if not _is_absent(other)} for node, nodes in alike.items()}
-    for node in collectives:
+    for node in draft.collectives_of(lambda kind: kind.pattern not in PATTERN_KEYS):
         pattern = node.pattern
         if pattern is None or _is_absent(node):
             named, reason = pattern_of_name(node.name), f"its name is {node.name!r}"
@@ -62,7 +65,7 @@ def mend_patterns(draft: Draft, log: Log) -> None:
             raise draft.fault(node, f"comm_type {pattern} is no pattern of the Chakra schema")
 
 
-def _is_absent(node: DraftNode) -> bool:
+def _is_absent(node: DraftNode | CollectiveKind) -> bool:
     return node.pattern is None or node.pattern < 0
 
 
@@ -113,12 +116,13 @@ def _stand_in(draft: Draft, log: Log, node: DraftNode, pattern: CommType) -> Non
         node.set("comm_size", max(len(draft.members(node.group) or ()), 1))
 
 
+@mend("collective-sizes", "A01", "A06")
 def find_sizes(draft: Draft, log: Log) -> None:
     """Take the size of a collective that states none from its tensors, or from the same collective on other ranks.
 
     The same collective is the one at the same place among those of the group and pattern, on ranks that run as many of them.
     """
-    if all(map(_is_known, draft.collectives())):
+    if all(_is_known(kind) for nodes in draft.ranks for kind in nodes.collective_kinds()):
         return
     for node, nodes in _alike(draft, lambda node: (node.group, node.pattern or 0)).items():
         if _is_known(node):
@@ -135,16 +139,18 @@ def find_sizes(draft: Draft, log: Log) -> None:
         node.set("comm_size", size)
 
 
-def _is_known(node: DraftNode) -> bool:
+def _is_known(node: DraftNode | CollectiveKind) -> bool:
     return node.size is not None and node.size >= 0
 
 
+@mend("lonely-collectives", "G08", "A04", "A05")
 def drop_idle(draft: Draft, log: Log) -> None:
     """Remove collectives of one rank, and of no bytes; what depended on them depends on what they depended on.
 
     Nothing moves in them, but ASTRA-sim's native algorithms never end in a group of one, and an All-Gather of 0 bytes stalls.
     """
-    idle = ((node, _why_idle(draft, node)) for node in draft.collectives())
+    nodes = draft.collectives_of(lambda kind: _why_idle(draft, kind) is not None)
+    idle = ((node, _why_idle(draft, node)) for node in nodes)
     draft.remove(log, ((node, _pattern_name(node), reason) for node, reason in idle if reason))
 
 
@@ -152,15 +158,16 @@ def _pattern_name(node: DraftNode) -> str:
     return CommType(node.pattern or 0).name
 
 
-def _why_idle(draft: Draft, node: DraftNode) -> str | None:
+def _why_idle(draft: Draft, node: DraftNode | CollectiveKind) -> str | None:
     if node.pattern == CommType.BROADCAST:
         return None
     if node.size == 0:
         return "it has 0 bytes: nothing moves"
-    members = draft.members(node.group)
+    members = draft.members(node.group_name or "")
     return f"group {node.group_name} has one rank: nothing moves" if members is not None and len(members) == 1 else None
 
 
+@mend("matching-collectives", "C01", "C02", "C03")
 def match_ranks(draft: Draft, log: Log) -> None:
     """Have all ranks of a group run the same collectives: remove those that a rank lacks, and equalise sizes.
 
@@ -169,17 +176,39 @@ def match_ranks(draft: Draft, log: Log) -> None:
     collectives of the rank with the fewest, in its order; what they run in between has no partner and would wait for ever. Ranks
     that have other patterns in another order are refused.
     """
-    sequences = _sequences(draft, lambda node: "" if node.group in ALL_RANKS else node.group)
-    for group in sorted({group for _, group in sequences}):
-        members = draft.members(group) or ()
+    differing = _differing_groups(draft)
+    if not differing:
+        return
+    sequences = _sequences(draft, lambda node: _one_name(node.group))
+    for group in differing:
         own = {
             rank: [node for node in sequences.get((rank, group), ()) if node.pattern != CommType.BROADCAST]
-            for rank in members
+            for rank in draft.members(group) or ()
             if rank < draft.num_ranks
         }
-        kinds = [sorted(map(_kind, nodes)) for nodes in own.values()]
-        if len(members) > 1 and any(each != kinds[0] for each in kinds):
-            _align(draft, log, group, own)
+        _align(draft, log, group, own)
+
+
+def _one_name(group: str) -> str:
+    """The name of a group, of which the group of all ranks has one."""
+    return "" if group in ALL_RANKS else group
+
+
+def _differing_groups(draft: Draft) -> list[str]:
+    """Groups of several ranks that do not run as many collectives of each pattern and size, by name."""
+    counts: dict[str, dict[int, Counter[tuple[int, int]]]] = {}
+    for rank, nodes in enumerate(draft.ranks):
+        for kind, count in nodes.collective_kinds().items():
+            of_rank = counts.setdefault(_one_name(kind.group_name or ""), {}).setdefault(rank, Counter())
+            if kind.pattern != CommType.BROADCAST:
+                of_rank[kind.pattern or 0, kind.size or 0] += count
+    found = []
+    for group, of_ranks in sorted(counts.items()):
+        members = draft.members(group) or ()
+        own = [of_ranks.get(rank, Counter()) for rank in members if rank < draft.num_ranks]
+        if len(members) > 1 and any(each != own[0] for each in own):
+            found.append(group)
+    return found
 
 
 def _kind(node: DraftNode) -> tuple[int, ...]:
@@ -247,13 +276,14 @@ def _told(nodes: list[DraftNode], most: int = 3) -> str:
     return ", ".join(map(_pattern_name, nodes[:most])) + (", ..." if len(nodes) > most else "")
 
 
+@mend("involved-dimensions", "A17")
 def involve_dimensions(draft: Draft, log: Log) -> None:
     """Write `involved_dim` with an entry per dimension, where ASTRA-sim would read past its end, or no dimension is involved.
 
     Dimensions that the list lacks are involved, as they are where there is no list.
     """
     count = len(draft.network.dimensions)
-    for node in draft.collectives():
+    for node in draft.collectives_of(lambda kind: (kind.group_name or "") in ALL_RANKS):
         if node.group not in ALL_RANKS or not count:
             continue
         given = node.get("involved_dim")
@@ -268,6 +298,7 @@ def involve_dimensions(draft: Draft, log: Log) -> None:
         node.set("involved_dim", new)
 
 
+@mend("collective-order", "C04", "C05", "C06", "C07")
 def order_collectives(draft: Draft, log: Log) -> None:
     """Chain the collectives of each rank by control dependencies, in one order for all ranks, where nothing orders them.
 

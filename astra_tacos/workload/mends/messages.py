@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 
+import numpy as np
+
 from astra_tacos.run.patterns import TAGS
+from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.node_bytes import new_node
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.grouping import row_places
+from astra_tacos.workload.mends.mend import mend
 from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import DraftNode
 
 
+@mend("message-pairs", "A01", "A07", "A08", "A09", "A10", "M01", "M02", "M03", "M04", "M05")
 def pair_messages(draft: Draft, log: Log) -> None:
     """Pair sends and receives: own ranks, peers, sizes and tags; receives that nothing sends to are removed.
 
@@ -20,6 +27,29 @@ def pair_messages(draft: Draft, log: Log) -> None:
     """
     if not any(True for _ in draft.messages()):
         return
+    if not _are_paired(draft):
+        _pair_all(draft, log)
+    if draft.found("M05"):
+        _separate(draft, log)
+
+
+def _are_paired(draft: Draft) -> bool:
+    """Whether columns say that each send has its receive, so that there is nothing to do."""
+    stated = [nodes.stated_messages() for nodes in draft.ranks]
+    columns = [each for each in stated if each is not None]
+    if len(columns) < len(stated):
+        return False
+    rank = np.repeat(np.arange(len(columns)), [len(each.own) for each in columns])
+    is_send, own, peer, tag, size = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    if ((own != rank) | (peer == rank) | (peer >= draft.num_ranks) | (size == 0) | (tag > INT32_MAX)).any():
+        return False
+    keys = np.where(is_send, own, peer), np.where(is_send, peer, own), tag % TAGS, size
+    which = row_places(*keys)[1]
+    sends, receives = (np.bincount(which[chosen], minlength=len(which)) for chosen in (is_send, ~is_send))
+    return bool((sends == receives).all())
+
+
+def _pair_all(draft: Draft, log: Log) -> None:
     for node in draft.messages():
         own = "comm_src" if node.kind == NodeType.COMM_SEND else "comm_dst"
         if node.number(own) not in (None, node.rank):
@@ -30,8 +60,6 @@ def pair_messages(draft: Draft, log: Log) -> None:
     sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
     for pair in sorted(sends.keys() | receives.keys()):
         _pair(draft, log, pair, sends.get(pair, []), receives.get(pair, []))
-    if draft.found("M05"):
-        _separate(draft, log)
 
 
 def _peer_name(node: DraftNode) -> str:
@@ -100,15 +128,19 @@ _AGREEMENTS: tuple[Callable[[DraftNode], tuple[Hashable, ...]], ...] = (
 def _pair(draft: Draft, log: Log, pair: tuple[int, int], sends: list[DraftNode], receives: list[DraftNode]) -> None:
     pairs: list[tuple[DraftNode, DraftNode]] = []
     for key in _AGREEMENTS:
-        waiting: dict[tuple[Hashable, ...], list[DraftNode]] = {}
+        waiting: dict[tuple[Hashable, ...], deque[DraftNode]] = {}
         for receive in receives:
-            waiting.setdefault(key(receive), []).append(receive)
-        for send in list(sends):
+            waiting.setdefault(key(receive), deque()).append(receive)
+        left: list[DraftNode] = []
+        met: set[DraftNode] = set()
+        for send in sends:
             found = waiting.get(key(send))
             if found and None not in key(send):
-                pairs.append((send, found.pop(0)))
-                sends.remove(send)
-                receives.remove(pairs[-1][1])
+                pairs.append((send, found.popleft()))
+                met.add(pairs[-1][1])
+            else:
+                left.append(send)
+        sends, receives = left, [receive for receive in receives if receive not in met]
     if len(sends) == len(receives):
         pairs += zip(sends, receives, strict=True)
         sends, receives = [], []
@@ -169,11 +201,12 @@ def _separate(draft: Draft, log: Log) -> None:
     for pair, sent in sends.items():
         seen: set[tuple[Hashable, ...]] = set()
         taken = set(map(_tag, sent))
-        rest = list(receives.get(pair, []))
+        waiting: dict[tuple[Hashable, ...], deque[DraftNode]] = {}
+        for message in receives.get(pair, []):
+            waiting.setdefault(_AGREEMENTS[0](message), deque()).append(message)
         for node in sent:
             key = _AGREEMENTS[0](node)
-            received = next(message for message in rest if _AGREEMENTS[0](message) == key)
-            rest.remove(received)
+            received = waiting[key].popleft()
             if key not in seen:
                 seen.add(key)
                 continue
