@@ -16,11 +16,9 @@ from astra_tacos.cli.shared.console import (
     compile_ahead,
     echo,
     file_rows,
-    plus_or_minus,
     points_to_lint,
     print_json,
     print_result,
-    print_rows,
     progress,
 )
 from astra_tacos.cli.shared.options import (
@@ -152,10 +150,7 @@ def _print(
         return
     scheduled, importance = planned.scheduled, Importance.DETAIL if verbose else Importance.ANSWER
     if result is None:
-        print_result(planned)
-        print_rows((row.name, row.text) for row in file_rows(output, _start(output, network, planned.clock)))
-        if network.error is not None:
-            echo(f"times of the network: {plus_or_minus(network.error)}")
+        print_result(planned, error=network.error, files=file_rows(output, _start(output, network, planned.clock)))
         return
     if verbose and scheduled is not None:
         print_result(scheduled)

@@ -116,7 +116,7 @@ def print_result(
     Parameters
     ----------
     error
-        The error that the times carry; None for none.
+        The error that the times carry, which stands beside the first figure, or else below; None for none.
     more
         Rows that the command knows of beside the result.
     files
@@ -131,16 +131,19 @@ def print_result(
         answer = [row for row in (*rows, *files) if row.importance is Importance.ANSWER]
         print_answer(title, with_error([(row.name, row.figure, row.note) for row in answer], error))
     else:
-        print_rows((row.name, row.text) for row in (*rows, *files))
-    if not verbose:
-        shown = [table.short or table for table in tables if table.short or table.importance is Importance.ANSWER]
-        _print_tables(shown)
+        print_rows((row.name, row.text) for row in rows)
+    if verbose:
+        _print_tables(table for table in tables if table.importance is Importance.ANSWER)
+        if title:
+            print_rows([("", ""), *((row.name, row.text) for row in details)])
+        _print_tables(table for table in tables if table.importance is Importance.DETAIL)
+    else:
+        _print_tables(table.short or table for table in tables if table.short or table.importance is Importance.ANSWER)
         print_notes([row.note for row in notes])
-        return
-    _print_tables(table for table in tables if table.importance is Importance.ANSWER)
-    if title:
-        print_rows([("", ""), *((row.name, row.text) for row in details)])
-    _print_tables(table for table in tables if table.importance is Importance.DETAIL)
+    if not title:
+        print_rows((row.name, row.text) for row in files)
+        if error is not None:
+            echo(f"times of the network: {plus_or_minus(error)}")
 
 
 def _print_tables(tables: Iterable[Table]) -> None:
