@@ -12,11 +12,11 @@ from astra_tacos.cli.shared.console import (
     compile_ahead,
     file_rows,
     print_json,
+    print_next,
     print_result,
     progress,
 )
 from astra_tacos.cli.shared.inputs import is_program
-from astra_tacos.cli.shared.lint_table import print_repair
 from astra_tacos.cli.shared.options import PATH, SIZE, backend_option, json_option, optional_files, output_option, verbose_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
@@ -100,7 +100,11 @@ def import_run(
     compile_ahead(*REPAIRING)
     with progress("importing"):
         result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))
-    print_repair(result, verbose=verbose, as_json=as_json)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        print_result(result, verbose=verbose)
+        print_next(result.path)
 
 
 def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> None:

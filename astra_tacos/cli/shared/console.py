@@ -123,7 +123,7 @@ def print_result(
         Where the files of the result are, and what to do with them.
     """
     title, tables = result.title(), result.tables()
-    rows, notes = [*result.rows(), *more], []
+    rows, details, notes = [*result.rows(), *more], [], []
     if title:
         notes = [row for row in rows if row.importance is Importance.NOTE]
         details = [row for row in rows if row.importance is Importance.DETAIL]
@@ -134,7 +134,7 @@ def print_result(
         print_rows((row.name, row.text) for row in rows)
     if verbose:
         _print_tables(table for table in tables if table.importance is Importance.ANSWER)
-        if title:
+        if details:
             print_rows([("", ""), *((row.name, row.text) for row in details)])
         _print_tables(table for table in tables if table.importance is Importance.DETAIL)
     else:
