@@ -10,7 +10,7 @@ import click
 
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import collected, compile_ahead, echo, plus_or_minus, print_json
+from astra_tacos.cli.shared.console import collected, compile_ahead, echo, print_json, print_result
 from astra_tacos.cli.shared.options import (
     NAMES,
     OUTPUT,
@@ -92,8 +92,8 @@ def compare(
     The command prints a table of times, with those of ASTRA-sim's own algorithms by the replay (`native`). --csv, --plot and
     --output write its data, and a figure for a paper.
     """
-    from astra_tacos.cli.shared.compare_table import print_comparison
     from astra_tacos.network.composition import build_topology
+    from astra_tacos.report.comparison_table import Compared
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.solver.clock import check_clock
     from astra_tacos.solver.comparison import Comparison, mark_best
@@ -123,13 +123,10 @@ def compare(
         more = {"astra_sim_aborts": list(what.astra_sim_aborts), "run_as_bytes": run_as}
         print_json(comparison_result(rows, paths) | more | network.carried_error)
     else:
-        print_comparison(rows, clock.name, tuple(each.name for each in candidates), verbose=verbose)
-        for reason in what.astra_sim_aborts:
-            echo(f"ASTRA-sim aborts here with its own algorithms: {reason}")
-        for size, run_bytes in run_as.items():
-            echo(f"run as {format_size(run_bytes)}: {few_bytes_text(size)}")
-        if network.error is not None:
-            echo(f"times of the network: {plus_or_minus(network.error)}")
+        remarks = [f"ASTRA-sim aborts here with its own algorithms: {reason}" for reason in what.astra_sim_aborts]
+        remarks += [f"run as {format_size(run_bytes)}: {few_bytes_text(size)}" for size, run_bytes in run_as.items()]
+        compared = Compared(rows, clock.name, tuple(each.name for each in candidates), tuple(remarks))
+        print_result(compared, verbose=verbose, error=network.error)
         for path in paths:
             echo(f"written: {path}")
     if any(row.refusal for row in rows if row.synthesizer in {each.name for each in candidates}):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.compare_table import print_offload, print_servers
-from astra_tacos.cli.shared.console import collected, compile_ahead, print_json
+from astra_tacos.cli.shared.console import collected, compile_ahead, print_json, print_result
 from astra_tacos.cli.shared.options import COUNTS, SIZE, SIZES, json_option, network_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
@@ -49,7 +48,7 @@ def offload(
     from astra_tacos.collective import make_collective
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.solver.devices_that_add import offload_rows
+    from astra_tacos.solver.devices_that_add import offload_answer, offload_rows
 
     if network_path is None:
         raise click.UsageError("Missing option '--network'.")
@@ -61,7 +60,7 @@ def offload(
     if as_json:
         print_json({"network": topology.name, "rows": [row.to_json() for row in rows]})
         return
-    print_offload(rows, f"{collective} on {topology.name}: {topology.describe_shape()}")
+    print_result(offload_answer(rows, f"{collective} on {topology.name}: {topology.describe_shape()}"))
 
 
 @command()
@@ -101,7 +100,7 @@ def servers(
     the rest on workers), and box. Times are in units of S / B, in which a port sends one buffer: theory counts bandwidth only;
     the linear programme deals data to trees; the bound holds for every algorithm; the schedule is verified and replayed.
     """
-    from astra_tacos.solver.devices_that_add import server_rows
+    from astra_tacos.solver.devices_that_add import server_rows, servers_answer
     from astra_tacos.synthesizer.parts.server_shares import racks_of
 
     if not counts:
@@ -121,4 +120,5 @@ def servers(
         print_json({"size_bytes": size_bytes, "rows": [asdict(row) for row in found], "racks": levels})
         return
     title = f"All-Reduce of {format_size(size_bytes)} on {workers} workers"
-    print_servers(found, title, levels, f"{racks} racks of {workers} workers, uplinks of {uplink or 0:g} ports (theory)")
+    racks_title = f"{racks} racks of {workers} workers, uplinks of {uplink or 0:g} ports (theory)"
+    print_result(servers_answer(found, title, levels, racks_title))

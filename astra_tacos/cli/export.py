@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import Command, command
-from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress
+from astra_tacos.cli.shared.console import file_rows, print_json, print_result, progress
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, find_given, json_option, network_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.rows import Answer, Row, notes_of
 
 if TYPE_CHECKING:
     from astra_tacos.schedule.schedule import Schedule
@@ -85,9 +86,9 @@ def export(
         about = {"schedule": str(schedule), "format": name, "output": str(written.path)}
         print_json(about | written.figures | {"notes": list(written.notes)})
         return
-    rows = file_rows(written.path, written.command, written.exactness)
-    print_answer(f"{schedule} as {exporter.summary.partition(':')[0]}", rows)
-    print_notes(written.notes, verbose=verbose)
+    title = f"{schedule} as {exporter.summary.partition(':')[0]}"
+    files = file_rows(written.path, written.command, written.exactness)
+    print_result(Answer(title, [*files, *notes_of(written.notes)]), verbose=verbose)
 
 
 def _export_run(folder: Path, output: Path | None, network_path: Path | None, as_json: bool) -> None:
@@ -112,9 +113,8 @@ def _export_run(folder: Path, output: Path | None, network_path: Path | None, as
         print_json({"schedule": str(folder), "format": _RUN, "output": str(output), "num_ranks": run.lattice.num_ranks})
         return
     start = f"ASTRA_SIM_BIN=... {shlex.quote(str(output / SCRIPT))}"
-    rows: list[tuple[str, ...]] = [("workload", str(output / WORKLOAD / NAME)), ("files", str(output)), ("start", start)]
-    rows.append(("next", next_command(output)))
-    print_answer(f"{folder}: {run.lattice.num_ranks:,} ranks", rows)
+    rows = [Row("workload", str(output / WORKLOAD / NAME)), *file_rows(output, start), Row("next", next_command(output))]
+    print_result(Answer(f"{folder}: {run.lattice.num_ranks:,} ranks", rows))
 
 
 def _load(path: Path) -> Schedule:

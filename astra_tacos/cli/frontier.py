@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +12,8 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
     compile_ahead,
     echo,
-    print_answer,
     print_json,
-    print_notes,
-    print_table,
+    print_result,
     progress,
 )
 from astra_tacos.cli.shared.options import INSTANCE, SIZE, json_option, network_option, output_option, verbose_option
@@ -33,7 +31,6 @@ _MOST_OF_PAIRS = 3
 """Of each pair of an all-to-all, by default."""
 _MORE_STEPS = 2
 """Than the diameter, by default."""
-_HEADER = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", "fastest from", "model ns", "schedule ns")
 
 
 @command()
@@ -77,7 +74,7 @@ def frontier(
     """
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.solver.frontier import find_frontier
+    from astra_tacos.solver.frontier import find_frontier, frontier_answer
     from astra_tacos.synthesizer.parts.frontier import Task
     from astra_tacos.synthesizer.parts.lanes import lanes_of
 
@@ -109,7 +106,7 @@ def frontier(
     if as_json:
         print_json(found)
         return
-    _print(found, verbose=verbose)
+    print_result(frontier_answer(found), verbose=verbose)
 
 
 def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
@@ -125,35 +122,3 @@ def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:
         echo(f"{result['chunks']} chunks, {steps} steps, {result['rounds']} rounds: {result['answer']} ({result['why']}){bound}")
     if result["answer"] != FEASIBLE:
         raise click.exceptions.Exit(CHECK_FAILED)
-
-
-def _print(found: dict[str, Any], *, verbose: bool) -> None:
-    from astra_tacos.support.units import format_size
-
-    least = found["least_rounds_per_chunk"]
-    rows: list[tuple[str, ...]] = [("algorithms", f"{len(found['points'])}", "none beats another in both steps and rounds")]
-    if least is not None:
-        rows.append(("rounds per chunk", f"{least:.4g}", "at least, in any number of steps"))
-    rows += [("files", found["output"])] if found["output"] is not None else []
-    print_answer(f"{found['collective']} on {found['network']}, {found['num_npus']} NPUs", rows)
-    composed = found["collective"] == "all-reduce"
-    table = []
-    for row in found["points"]:
-        proven = ("of compositions" if composed else "yes") if row["proven"] else f"up to {found['most_chunks']} chunks"
-        proven = "no" if row["undecided"] else proven
-        table.append(
-            (
-                str(row["chunks"]),
-                str(row["steps"]),
-                str(row["rounds"]),
-                f"{row['rounds_per_chunk']:.4g}",
-                f"{row['least_rounds_per_chunk']:.4g}",
-                proven,
-                format_size(round(row["fastest_from_bytes"])) if row["fastest_from_bytes"] else "0 B",
-                f"{row['model_ns']:,.0f}",
-                f"{row['time_ns']:,.0f}",
-            )
-        )
-    print_table(f"frontier (times of {format_size(found['size_bytes'])})", _HEADER, table)
-    model = ("model", "rounds are synchronous; schedules start sends before their round where they can")
-    print_notes(found["notes"], [model], verbose=verbose)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import print_answer, print_json, progress
+from astra_tacos.cli.shared.console import print_json, print_result, progress
 from astra_tacos.cli.shared.options import json_option, network_option, output_option
 from astra_tacos.cli.shared.request_options import request_options
 from astra_tacos.workload.generator.request import StepRequest
@@ -36,4 +36,4 @@ def generate(output: Path, network_path: Path | None, compact: bool, as_json: bo
     if as_json:
         print_json({"output": str(run.path)} | run.result)
         return
-    print_answer(f"{run.result['num_ranks']:,} ranks of {run.result['num_nodes']:,} nodes", run.rows())
+    print_result(run)

@@ -11,16 +11,16 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
     compile_ahead,
     file_rows,
-    print_answer,
     print_json,
-    print_notes,
+    print_next,
+    print_result,
     progress,
 )
 from astra_tacos.cli.shared.inputs import is_program
-from astra_tacos.cli.shared.lint_table import print_repair
 from astra_tacos.cli.shared.options import PATH, SIZE, backend_option, json_option, optional_files, output_option, verbose_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
+from astra_tacos.support.rows import Row, detail
 from astra_tacos.support.units import format_time
 
 if TYPE_CHECKING:
@@ -100,23 +100,23 @@ def import_run(
     compile_ahead(*REPAIRING)
     with progress("importing"):
         result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))
-    print_repair(result, verbose=verbose, as_json=as_json)
+    if as_json:
+        print_json(result.to_json())
+    else:
+        print_result(result, verbose=verbose)
+        print_next(result.path)
 
 
 def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> None:
-    from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
+    from astra_tacos.report.table import Certificate
 
     command, exactness = result.pop("command"), result.pop("exactness")
     if as_json:
         print_json(result)
         return
     in_blocks_ns = result["in_thread_blocks_ns"]
-    blocks = (
-        ()
-        if in_blocks_ns is None
-        else (("in thread blocks", format_time(in_blocks_ns), "if every thread block does one step at a time"),)
-    )
-    files = file_rows(Path(result["output"]), command, exactness)
-    print_answer(synthesis_title(result), [*synthesis_summary(result), *blocks, *files])
-    checks = ("checks", "program and schedule verified; the replay takes exactly the predicted time")
-    print_notes(result["notes"], [*synthesis_rows(result), checks], verbose=verbose)
+    more = [detail("checks", "program and schedule verified; the replay takes exactly the predicted time")]
+    if in_blocks_ns is not None:
+        one_step = "if every thread block does one step at a time"
+        more.append(Row("in thread blocks", format_time(in_blocks_ns), note=one_step))
+    print_result(Certificate(result), verbose=verbose, more=more, files=file_rows(Path(result["output"]), command, exactness))

@@ -12,6 +12,7 @@ from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_js
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
+from astra_tacos.support.rows import Importance
 
 _LISTED, _FEW = 16, 3
 """Entries of a list that are shown, with --verbose and without."""
@@ -69,9 +70,11 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
         return
     collectives = result.pop("collectives", [])
     if "time_ns" in result:
-        from astra_tacos.report.table import synthesis_summary, synthesis_title
+        from astra_tacos.report.table import Certificate
 
-        print_answer(f"{path}, {kind}: {synthesis_title(result)}", synthesis_summary(result))
+        made = Certificate(result)
+        answer = [(row.name, row.figure, row.note) for row in made.rows() if row.importance is Importance.ANSWER]
+        print_answer(f"{path}, {kind}: {made.title()}", answer)
     else:
         brief = {key: value for key, value in result.items() if key not in _DETAILS and value not in _NOTHING}
         print_answer(f"{path}: {kind}", [(key.replace("_", " "), "", _text(value, _FEW)) for key, value in brief.items()])

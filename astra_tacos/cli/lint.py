@@ -12,8 +12,8 @@ import click
 
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command, typed_command
-from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.shared.lint_table import print_findings, print_repair
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_next, print_result, progress
+from astra_tacos.cli.shared.lint_table import print_findings
 from astra_tacos.cli.shared.options import (
     as_directory,
     backend_option,
@@ -141,7 +141,11 @@ def lint(
         compile_ahead(*REPAIRING)
         with progress("repairing"):
             result = repair(inputs, output, backend=backend, num_ranks=ranks, without=without)
-        print_repair(result, verbose=verbose, as_json=as_json)
+        if as_json:
+            print_json(result.to_json())
+        else:
+            print_result(result, verbose=verbose)
+            print_next(result.path)
         return
     if output is not None or ranks is not None or without:
         raise click.UsageError("--output, --ranks and --without are for --fix.")

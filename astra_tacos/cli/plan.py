@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,15 @@ import click
 
 from astra_tacos.cli.plan_modes import refuse_others
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
+from astra_tacos.cli.shared.console import (
+    compile_ahead,
+    echo,
+    file_rows,
+    points_to_lint,
+    print_json,
+    print_result,
+    progress,
+)
 from astra_tacos.cli.shared.options import (
     backend_option,
     check_ns3,
@@ -21,11 +30,11 @@ from astra_tacos.cli.shared.options import (
     run_options,
     verbose_option,
 )
-from astra_tacos.cli.shared.plan_table import print_planned
 from astra_tacos.cli.shared.request_options import request_options
 from astra_tacos.cli.shared.search_options import candidate_option, read_candidates, search_options
 from astra_tacos.planner.request import PLAN_OPTIONS, PlanRequest
 from astra_tacos.solver.first_use import ALL_SEARCHING, PLANNING, READING, REPLAYING, SYMMETRIC
+from astra_tacos.support.rows import Importance, Row
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -130,6 +139,8 @@ def _print(
     planned: Plan, output: Path, network: NetworkConfig, measured: dict[str, Any], *, verbose: bool, as_json: bool
 ) -> None:
     """Print what was planned; `measured` is what ASTRA-sim itself took."""
+    from astra_tacos.planner.run_files import ORDINARY
+
     result = planned.result
     if as_json:
         cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
@@ -137,4 +148,48 @@ def _print(
         found |= network.carried_error
         print_json(found if result is None else found | {"astra_sim": measured or None})
         return
-    print_planned(planned, output, network, measured, verbose=verbose)
+    scheduled, importance = planned.scheduled, Importance.DETAIL if verbose else Importance.ANSWER
+    if result is None:
+        print_result(planned, error=network.error, files=file_rows(output, _start(output, network, planned.clock)))
+        return
+    if verbose and scheduled is not None:
+        print_result(scheduled)
+        echo("")
+    ordinary = output if result.num_classes is None else output / ORDINARY
+    files = file_rows(output, _start(ordinary, network, planned.clock), importance=importance)
+    print_result(
+        planned,
+        verbose=verbose,
+        error=network.error,
+        more=_measured_rows(measured, importance),
+        files=files if verbose else [*files, _next(output, planned.clock)],
+    )
+
+
+def _start(output: Path, network: NetworkConfig, clock: Backend) -> str:
+    """How to start ASTRA-sim on a written run; "" if no version of it has such a network."""
+    from astra_tacos.export.run_directory import start_command
+
+    script = output / ("run_astra_sim.sh" if clock.is_analytical else "run_ns3.sh")
+    if not script.exists():
+        return ""
+    if clock.is_analytical:
+        return start_command(script, network, clock)
+    return f"ASTRA_SIM_BIN=.../{clock.binary} {shlex.quote(str(script))}"
+
+
+def _measured_rows(measured: dict[str, Any], importance: Importance) -> list[Row]:
+    """What ASTRA-sim itself took, where it was run."""
+    cycles = {when: measured[when] for when in ("before", "after") if when in measured}
+    return [
+        Row(f"ASTRA-sim, {when}", "stalls" if took is None else f"{took:,} cycles", importance=importance)
+        for when, took in cycles.items()
+    ]
+
+
+def _next(output: Path, clock: Backend) -> Row:
+    """What to do next with a planned run: replay it on its clock."""
+    from astra_tacos.run.backend import choose_backend
+
+    option = "" if clock == choose_backend(None) else f" --backend {clock}"
+    return Row("next", f"astra-tacos replay {shlex.quote(str(output))}{option}")

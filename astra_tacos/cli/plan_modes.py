@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, progress
+from astra_tacos.cli.shared.console import compile_ahead, points_to_lint, print_json, print_result, progress
 from astra_tacos.cli.shared.options import (
     backend_option,
     json_option,
     output_option,
     run_options,
 )
-from astra_tacos.cli.shared.plan_table import print_divided, print_placed
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.solver.first_use import PLANNING
+from astra_tacos.support.rows import Row
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -64,7 +64,7 @@ def only_place(
     if as_json:
         print_json(result.to_json() | {"output": str(output)})
         return
-    print_placed(result, output)
+    print_result(result, files=[Row("files", str(output))])
 
 
 @command()
@@ -126,7 +126,7 @@ def endpoint(
     if as_json:
         print_json({"endpoint": result.to_json(), "output": str(output)})
         return
-    print_divided(result, output)
+    print_result(result, files=[Row("files", str(output))])
 
 
 _OF_COMPACT = ("path", "workload", "network", "output", "backend", "baseline", "effort", "verbose", "as_json")

@@ -13,12 +13,10 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
     LINT_SAYS_MORE,
     compile_ahead,
-    print_answer,
     print_json,
-    print_table,
+    print_result,
     progress,
     progress_to_lint,
-    with_error,
 )
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
@@ -36,6 +34,7 @@ from astra_tacos.cli.shared.options import (
 from astra_tacos.run.backend import ASTRA_SIM, NS3, Backend, is_packet_level
 from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.rows import Row
 
 if TYPE_CHECKING:
     from astra_tacos.run.directory import CompactInputs
@@ -150,12 +149,8 @@ def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: b
     if as_json:
         print_json(replayed.figures)
     else:
-        print_answer(
-            replayed.title,
-            [*with_error(replayed.rows, replayed.figures.get("network_error")), *(("wrote", str(file)) for file in written)],
-        )
-        for table in replayed.tables if verbose else ():
-            print_table(*table)
+        wrote = [Row("wrote", str(file)) for file in written]
+        print_result(replayed, verbose=verbose, error=replayed.figures.get("network_error"), files=wrote)
         if replayed.report is not None:
             print_counts(replayed.report)
     if replayed.reason is not None:
@@ -165,7 +160,7 @@ def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: b
 def _replay_path(
     kind: Kind, target: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool
 ) -> None:
-    from astra_tacos.solver.verdict import replay_schedule_file, replay_trace_file, replayed_rows, replayed_title
+    from astra_tacos.solver.verdict import replay_schedule_file, replay_trace_file, replayed_answer
 
     compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):
@@ -183,6 +178,6 @@ def _replay_path(
     if as_json:
         print_json(result)
     else:
-        print_answer(replayed_title(result), with_error(replayed_rows(result), result.get("network_error")))
+        print_result(replayed_answer(result), error=result.get("network_error"))
     if not result.get("as_predicted", True):
         raise click.exceptions.Exit(CHECK_FAILED)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import file_rows, print_answer, print_json, print_notes, progress, with_error
+from astra_tacos.cli.shared.console import file_rows, print_json, print_result, progress
 from astra_tacos.cli.shared.options import (
     COUNTS,
     PATH,
@@ -23,6 +23,7 @@ from astra_tacos.cli.shared.options import (
 )
 from astra_tacos.cli.shared.search_options import asked_parts, search_options, unequal_collective_options
 from astra_tacos.schedule.schedule import LINK_ORDERS
+from astra_tacos.support.rows import detail
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -132,10 +133,9 @@ def synthesize(
     if as_json:
         print_json(result)
         return
-    from astra_tacos.report.table import synthesis_rows, synthesis_summary, synthesis_title
+    from astra_tacos.report.table import Certificate
 
     files = file_rows(output, run.command, run.exactness) if output is not None else file_rows(None, "")
-    print_answer(synthesis_title(result), [*with_error(synthesis_summary(result), network.error), *files])
-    more = [("checks", solution.checked if with_checks else "not verified")]
-    more += [] if sketch is None else [("sketch", sketch.describe())]
-    print_notes(result["notes"], [*synthesis_rows(result), *more], verbose=verbose)
+    more = [detail("checks", solution.checked if with_checks else "not verified")]
+    more += [] if sketch is None else [detail("sketch", sketch.describe())]
+    print_result(Certificate(result), verbose=verbose, error=network.error, more=more, files=files)

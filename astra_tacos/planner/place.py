@@ -34,8 +34,11 @@ from astra_tacos.run.run import GROUPS, MEMORY, SYSTEM, WORKLOAD, RunInputs, rea
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory, write_json
+from astra_tacos.support.rows import Result, Row, Table
 from astra_tacos.support.units import bytes_per_ns
 
+_MOST_ROWS = 12
+"""Placements that are shown; place.json has all."""
 _WHOLE = frozenset({"broadcast", "reduce", "message"})
 _TO_EACH_ITS_OWN = frozenset({"all-to-all", "scatter", "gather"})
 MOST_REPLAYED = 6
@@ -205,7 +208,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PlaceResult:
+class PlaceResult(Result):
     """The result of a search for a placement.
 
     Parameters
@@ -250,6 +253,28 @@ class PlaceResult:
             "npu_of_rank": self.best.npu_of_rank.tolist(),
             "placements": [each.to_json() for each in self.tried],
         }
+
+    def title(self) -> str:
+        """What was done, and on which model."""
+        return f"ranks placed, on the {self.backend} model, with the run's own collectives"
+
+    def rows(self) -> list[Row]:
+        """The end of the run, where its ranks are, and what placements are made of."""
+        before, after = ("does not end" if each.end_ns is None else f"{each.end_ns:,} ns" for each in (self.own, self.best))
+        gain = "" if self.speed_up is None else f"{self.speed_up:.3f} times as fast as before ({before})"
+        axes = ", ".join(f"{axis.name} {axis.size}" for axis in self.axes)
+        return [
+            Row("end of the run", after, note=gain or f"before: {before}"),
+            Row("placement", note=self.name),
+            Row("axes", note=axes or "none: the groups are no products of axes"),
+            Row("levels", " x ".join(map(str, self.levels)), note="outermost first"),
+        ]
+
+    def tables(self) -> list[Table]:
+        """The placements with the best scores."""
+        title = f"the best of {len(self.tried):,} placements by score (parts of each axis within each level, outermost first)"
+        shown = [(describe(each.matrix, self.axes), round(each.score_ns), each.end_ns) for each in self.tried[:_MOST_ROWS]]
+        return [Table(title, ("placement", "score ns", "end of the run ns"), shown)]
 
 
 def place(

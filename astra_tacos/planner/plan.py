@@ -20,18 +20,20 @@ from astra_tacos.planner.retime.schedule_run import ScheduleResult
 from astra_tacos.planner.run_files import check_output
 from astra_tacos.planner.scheduled import scheduled, write_scheduled
 from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.run.backend import Backend
 from astra_tacos.run.directory import read_found
 from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import QUIET, OnProgress
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
+from astra_tacos.support.rows import Result, Row, Table
 
 STAGES: tuple[Stage, ...] = (placed, scheduled)
 """What may move a run before its collectives are planned, in this order; a request asks for at most one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Result):
     """A run that was planned.
 
     Parameters
@@ -49,6 +51,33 @@ class Plan:
         """All figures, ready for JSON."""
         planned = {} if self.result is None else self.result.to_json()
         return planned | ({} if self.scheduled is None else {"schedule": self.scheduled.to_json()})
+
+    @property
+    def clock(self) -> Backend:
+        """The network model that all times are of."""
+        whole = self._whole
+        return whole.clock if isinstance(whole, PlanResult) else whole.backend
+
+    @property
+    def _whole(self) -> PlanResult | ScheduleResult:
+        """What the run that was written is judged by."""
+        whole = self.result or self.scheduled
+        assert whole is not None
+        return whole
+
+    def title(self) -> str:
+        """That of the result."""
+        return self._whole.title()
+
+    def rows(self) -> list[Row]:
+        """Those of the result, with the policies of its schedule."""
+        if self.result is None or self.scheduled is None:
+            return self._whole.rows()
+        return [*self.result.times(), Row("schedule", note=self.scheduled.name), *self.result.beside_times()]
+
+    def tables(self) -> list[Table]:
+        """Those of the result."""
+        return self._whole.tables()
 
 
 def plan(request: PlanRequest, output: Path, on_native: OnProgress = QUIET, on_progress: OnProgress = QUIET) -> Plan:

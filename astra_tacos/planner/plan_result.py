@@ -15,6 +15,7 @@ from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import least_ns
 from astra_tacos.planner.workload import DistinctCollective, MessageCounts, Workload
 from astra_tacos.replayer.run_replay import Attempt, try_replay
+from astra_tacos.report.prints import prints_text
 from astra_tacos.run.backend import Backend, binaries_for
 from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome
@@ -22,7 +23,27 @@ from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.clock import Printed, beside_native
 from astra_tacos.support.arrays import Ints
+from astra_tacos.support.rows import Importance, Result, Row, Table, Value, detail, notes_of
+from astra_tacos.support.units import format_size, format_time
 
+_MOST_CASES = 4
+"""Cases in an answer of one screen."""
+_MOST_RANKS = 8
+"""Ranks of a group that are listed."""
+_COLUMNS = (
+    "collective",
+    "members",
+    "groups",
+    "count",
+    "algorithm",
+    "predicted ns",
+    "all at once ns",
+    "bound ns",
+    "before ns",
+    "after ns",
+    "share",
+)
+_SHORT = ("collective", "groups", "count", "algorithm", "before ns", "after ns", "share")
 _COMPUTES = 1.001
 """A run whose compute takes all but a thousandth of its time cannot gain."""
 DEPRECATED = {"after_ns": "time_ns", "exposed_after_ns": "exposed_ns"}
@@ -81,6 +102,34 @@ class CaseFigures:
         left = {"from_cache", *(("network",) if self.network is None else ())}
         return {name: getattr(self, name) for name in self.__slots__ if name not in left}
 
+    @property
+    def which(self) -> str:
+        """The case by its pattern, size, groups and nodes."""
+        ranks = ", ".join(map(str, self.first_group[:_MOST_RANKS])) + (", ..." if len(self.first_group) > _MOST_RANKS else "")
+        more = f" and {self.groups - 1:,} more" if self.groups > 1 else ""
+        rank, node = self.first_node
+        nodes = f"{self.count * self.members:,} nodes, the first rank {rank}, node {node}"
+        return f"{self.collective} of {format_size(self.size_bytes)}, group of ranks {ranks}{more} ({nodes})"
+
+    def cells(self) -> tuple[Value, ...]:
+        """The row of the case in a table of `_COLUMNS`."""
+        predicted_ns: Value = self.predicted_ns
+        if predicted_ns is not None and not self.exact:
+            predicted_ns = f"{predicted_ns:,} ~"
+        return (
+            f"{self.collective} {format_size(self.size_bytes)}",
+            self.members,
+            self.groups,
+            self.count,
+            f"{self.algorithm} x{self.chunks_per_npu}" if self.chunks_per_npu else self.algorithm,
+            predicted_ns,
+            self.together_ns,
+            self.bound_ns,
+            self.spent_before_ns,
+            self.spent_after_ns,
+            f"{self.share:.1%}",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class JointFigures:
@@ -102,6 +151,11 @@ class JointFigures:
     predicted_ns: int
     apart_ns: int
     spent_ns: int
+
+    def cells(self) -> tuple[Value, ...]:
+        """The row of the joint schedule in a table."""
+        counts = self.count, self.chunks_per_npu, self.predicted_ns, self.apart_ns, self.spent_ns
+        return ", ".join(self.collectives), len(self.ranks), *counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +180,7 @@ class PlannedPlacement:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanResult:
+class PlanResult(Result):
     """The result of a plan: times before and after, and the figures of each distinct collective.
 
     Parameters
@@ -235,6 +289,94 @@ class PlanResult:
     def native_messages(self) -> int:
         """Messages of the best native run, 0 if none is known."""
         return 0 if self.native.best is None else self.native.best.num_messages
+
+    def title(self) -> str:
+        """How many collectives of how many ranks there are, and on which clock."""
+        count = self.num_classes
+        classes = "" if count is None else f" of {count:,} class{'es' * (count != 1)}"
+        ranks = f"{self.num_collectives:,} collectives of {self.num_ranks:,} ranks{classes}"
+        return f"{ranks}, {len(self.cases):,} distinct, on the {self.clock} model"
+
+    def rows(self) -> list[Row]:
+        """The times on the clock, where the ranks are, what bounds the times, and notes."""
+        return [*self.times(), *self.beside_times()]
+
+    def times(self) -> list[Row]:
+        """The times of the plan on its clock."""
+        rows = [Row("end of the run", self.time_ns, "ns", self.why_no_gain)]
+        if self.before_ns is None:
+            rows.append(Row("before", None, note="the run before does not end: --verbose says why"))
+        else:
+            what = f", native {self.baseline}" if self.baseline else ""
+            rows.append(Row("before", self.before_ns, "ns", f"{self._times(self.before_ns)} times as long{what}"))
+        best_ns = self.best_native_ns
+        if best_ns is not None:
+            tried = f"the best of {self.num_tried:,} configurations"
+            rows.append(Row("best native", best_ns, "ns", f"{self._times(best_ns)} times as long, {tried}"))
+            if self.moved_ns is not None:
+                how = "moved in time" if self.placement is None else "with its ranks placed"
+                chain = f"{best_ns:,} best native -> {self.moved_ns:,} the same collectives, {how} -> {self.time_ns:,}"
+                rows.append(Row("in steps", note=f"{chain} with synthesized collectives: {self._times(best_ns)} times"))
+        if self.clock.models_congestion:
+            share = f"{self.bound_ns / max(self.time_ns, 1):.1%} of the end of the run"
+        else:
+            share = "compute and latencies alone: links carry any number of messages on this model, and no network is so fast"
+        rows.append(Row("at least", self.bound_ns, "ns", share))
+        before = "" if self.exposed_before_ns is None else f"{self.exposed_before_ns:,} ns before"
+        return [*rows, Row("exposed", self.exposed_ns, "ns", before)]
+
+    def beside_times(self) -> list[Row]:
+        """Where the ranks are and what programs print; what was tried and what bounds the times; notes."""
+        rows = [] if self.placement is None else [Row("placement", note=self.placement.name)]
+        printed = prints_text([each.to_json() for each in self.prints], self.clock.name)
+        rows += [Row("prints", note=printed)] if printed else []
+        best = self.native.best.name if self.native.best else None
+        space = f"{self.native.space}; the best: {best}" if best else f"{self.native.space}; {self.native.refusal}"
+        rows.append(detail("native space", f"{self.native.num_replays} tried of: {space}"))
+        return [*rows, *self._bounds(), self._cost(), *notes_of(self.notes)]
+
+    def _bounds(self) -> list[Row]:
+        """What makes the bound so long, and how close the run is if the members of collectives keep in step."""
+        rows = [detail("bound", self.bound_ns, "ns", self.bound.where)]
+        in_step_ns = self.bound.in_step_ns
+        if in_step_ns is not None:
+            is_met = in_step_ns <= self.time_ns
+            share = f"{in_step_ns / max(self.time_ns, 1):.1%} of the end of the run" if is_met else "this run takes less"
+            what = "the least if the members of collectives begin and end together and nobody relays"
+            rows.append(detail("in step", in_step_ns, "ns", f"{what} ({share})"))
+        return rows
+
+    def _cost(self) -> Row:
+        """What the planned run costs the simulator."""
+        counts = self.messages
+        before = "" if counts.before is None else f"{counts.before:,} -> "
+        is_above = counts.limit is not None and counts.after > counts.limit
+        above = f", above the {counts.limit:,} asked for: no collective takes less" if is_above else ""
+        took = f"about {format_time(counts.after_s * 1e9)} of ASTRA-sim's own time"
+        return detail("messages", f"{before}{counts.after:,} ({took}{above})")
+
+    def _times(self, other_ns: int) -> str:
+        """How many times as long as the planned run something takes."""
+        return f"{other_ns / max(self.time_ns, 1):.3f}"
+
+    def tables(self) -> list[Table]:
+        """Figures by case, and of joint schedules; below, why cases keep their algorithms."""
+        left = [case for case in self.cases if case.reason]
+        why = [f"not synthesized, algorithm {case.algorithm}: {case.which}: {case.reason}" for case in left]
+        remarks = ("", *why) if why else ()
+        title = "several groups as one schedule, whose ranks pass chunks on for one another (times of one, on average)"
+        columns = ("joint schedules", "ranks", "count", "chunks", "predicted ns", "apart ns", "after ns")
+        joint = [each.cells() for each in self.joint]
+        tables = [Table(title, columns, joint, Importance.DETAIL, remarks=remarks)] if joint else []
+        return [self._cases(() if joint else remarks), *tables]
+
+    def _cases(self, remarks: tuple[str, ...]) -> Table:
+        cells = [case.cells() for case in self.cases]
+        at = [_COLUMNS.index(name) for name in _SHORT]
+        few = [tuple(row[column] for column in at) for row in cells[:_MOST_CASES]]
+        short = Table(f"where the time goes ({len(few)} of {len(cells)})", _SHORT, few)
+        title = "collectives (before and after: the most time that a rank spends in them)"
+        return Table(title, _COLUMNS, cells, Importance.DETAIL, remarks=remarks, short=short)
 
     def compared_with(self, as_is: PlanResult) -> PlanResult:
         """The same plan beside the run as its files say and its best native run, for a run that was moved before."""

@@ -19,6 +19,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.own_files import Whole
+from astra_tacos.support.rows import Importance, Row, Table
 from astra_tacos.support.units import format_size, format_time
 
 RESULT_FILE = "replay.json"
@@ -202,28 +203,28 @@ def run_title(run: Run) -> str:
     return f"{ranks} on {run.network.name}: {nodes} nodes in one rank of each class"
 
 
-def run_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The main figures of a replay: labels, figures, remarks."""
+def run_rows(result: dict[str, Any]) -> list[Row]:
+    """The main figures of a replay."""
     finish, exposed, number = result["finish_ns"], result["exposed_comm_ns"], _numbers(result)
     last, first = max(finish), min(finish)
     alike = result.get("num_ranks", len(finish)) // len(finish)
-    rows: list[tuple[str, ...]] = [
-        ("end of the run", f"{last:,} ns", f"{format_time(last)}, rank {number[finish.index(last)]:,}"),
-        *([("first to finish", f"{first:,} ns", f"rank {number[finish.index(first)]:,}")] if first != last else []),
-        ("compute", f"{max(result['compute_ns']):,} ns", _at_least(result["compute_ns"])),
-        ("exposed", f"{max(exposed):,} ns", f"{max(exposed) / max(last, 1):.1%} of the run{_at_least(exposed, ', ')}"),
-        ("sent", format_size(sum(result["sent_bytes"]) * alike), "in all"),
-        *([("ranks of a class", f"{alike:,}", "do the same at the same times")] if "ranks" in result else []),
-        ("judged by", result["backend"], _exactness(result)),
+    rows = [
+        Row("end of the run", last, "ns", f"{format_time(last)}, rank {number[finish.index(last)]:,}"),
+        *([Row("first to finish", first, "ns", f"rank {number[finish.index(first)]:,}")] if first != last else []),
+        Row("compute", max(result["compute_ns"]), "ns", _at_least(result["compute_ns"])),
+        Row("exposed", max(exposed), "ns", f"{max(exposed) / max(last, 1):.1%} of the run{_at_least(exposed, ', ')}"),
+        Row("sent", format_size(sum(result["sent_bytes"]) * alike), note="in all"),
+        *([Row("ranks of a class", alike, note="do the same at the same times")] if "ranks" in result else []),
+        Row("judged by", result["backend"], note=_exactness(result)),
     ]
     if result["astra_sim_aborts"]:
-        rows.insert(0, ("ASTRA-sim aborts here", "", "; ".join(result["astra_sim_aborts"])))
+        rows.insert(0, Row("ASTRA-sim aborts here", note="; ".join(result["astra_sim_aborts"])))
     if result["beyond_astra_sim"]:
-        rows.append(("not in stock ASTRA-sim", "", "; ".join(result["beyond_astra_sim"])))
+        rows.append(Row("not in stock ASTRA-sim", note="; ".join(result["beyond_astra_sim"])))
     if result["replaced"]:
         rank, node = result["replaced"][0]
         text = f"nodes ran the collective that their group had cached; the first is node {node} of rank {rank}"
-        rows.append(("another's collective", f"{len(result['replaced']):,}", text))
+        rows.append(Row("another's collective", len(result["replaced"]), note=text))
     return rows
 
 
@@ -239,11 +240,8 @@ def _at_least(values: list[int], before: str = "") -> str:
     return "" if low == max(values) else f"{before}at least {low:,} ns on every rank"
 
 
-Tables = Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]
-
-
-def run_tables(result: dict[str, Any]) -> Tables:
-    """Yield title, header and rows of the tables of ranks, collectives and busiest links.
+def run_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """Yield the tables of ranks, collectives and busiest links.
 
     Of many ranks the table has the slowest, of many collectives the longest.
     """
@@ -251,24 +249,25 @@ def run_tables(result: dict[str, Any]) -> Tables:
     shown = sorted(ranks[:_RANKS_SHOWN])
     of, number = "ranks that stand for a class" if "ranks" in result else "ranks", _numbers(result)
     title = of if len(shown) == len(ranks) else f"the {len(shown)} slowest of {len(ranks)} {of}"
-    yield (
+    yield Table(
         title,
         ("rank", "finish ns", "exposed ns", "compute ns", "sent"),
         [
             (
                 str(number[rank]),
-                f"{result['finish_ns'][rank]:,}",
-                f"{result['exposed_comm_ns'][rank]:,}",
-                f"{result['compute_ns'][rank]:,}",
+                result["finish_ns"][rank],
+                result["exposed_comm_ns"][rank],
+                result["compute_ns"][rank],
                 format_size(result["sent_bytes"][rank]),
             )
             for rank in shown
         ],
+        Importance.DETAIL,
     )
     collectives = result["collectives"]
     if collectives:
         cut = f" (the {_COLLECTIVES_SHOWN} longest of {len(collectives)})" if len(collectives) > _COLLECTIVES_SHOWN else ""
-        yield (
+        yield Table(
             f"collectives{cut}",
             ("algorithm", "pattern", "size", "nodes", "longest on a rank ns", "share of the run"),
             [
@@ -276,20 +275,23 @@ def run_tables(result: dict[str, Any]) -> Tables:
                     entry["algorithm"],
                     entry["pattern"],
                     format_size(entry["size_bytes"]),
-                    f"{entry['nodes']:,}",
-                    f"{max(entry['total_ns']):,}",
+                    entry["nodes"],
+                    max(entry["total_ns"]),
                     f"{max(entry['total_ns']) / max(result['end_ns'], 1):.1%}",
                 )
                 for entry in collectives[:_COLLECTIVES_SHOWN]
             ],
+            Importance.DETAIL,
+            left=("pattern",),
         )
     busiest = sorted(result["links"], key=lambda link: -int(link["busy_ns"]))
     if busiest:
-        yield (
+        yield Table(
             f"busiest of {len(busiest):,} links",
             ("link", "bytes", "busy ns", "busy"),
             [
-                (f"{link['src']} -> {link['dst']}", f"{link['bytes']:,}", f"{link['busy_ns']:,}", f"{link['busy_share']:.1%}")
+                (f"{link['src']} -> {link['dst']}", link["bytes"], link["busy_ns"], f"{link['busy_share']:.1%}")
                 for link in busiest[:_LINKS_SHOWN]
             ],
+            Importance.DETAIL,
         )

@@ -1,49 +1,71 @@
-"""The figures of a synthesis as labels and values."""
+"""The figures of a synthesis as rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from astra_tacos.report.prints import prints_text
+from astra_tacos.support.rows import Result, Row, detail, notes_of
 from astra_tacos.support.units import format_size, format_time, rate_text, ratio_text, share_text
 
 _MOST_SIZES = 4
 """Distinct sizes of chunks that are listed."""
 
 
-def synthesis_title(result: Mapping[str, Any]) -> str:
-    """What was asked, in one line: the collective, its size, the network."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Certificate(Result):
+    """The figures of a synthesis.
+
+    Parameters
+    ----------
+    figures
+        The object that `synthesize --json` prints, and that `result.json` has.
+    """
+
+    figures: Mapping[str, Any]
+
+    def title(self) -> str:
+        """What was asked, in one line: the collective, its size, the network."""
+        return _title(self.figures)
+
+    def rows(self) -> list[Row]:
+        """The answer; then the task, the figures of the schedule, the bounds, and the search; then notes."""
+        return [*_answer(self.figures), *details(self.figures), *notes_of(self.figures.get("notes", ()))]
+
+
+def _title(result: Mapping[str, Any]) -> str:
     root = f" from NPU {result['root']}" if result["root"] is not None else ""
     what = f"{result['collective']} of {format_size(result['size_bytes'])}{root}"
     return f"{what} on {result['network']}: {result['topology']}, {result['num_npus']:,} NPUs"
 
 
-def synthesis_summary(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _answer(result: Mapping[str, Any]) -> list[Row]:
     """The answer of a synthesis in a few rows: a label, a figure, and a remark. All times are of its clock."""
     time_ns, bound_ns = result["time_ns"], result["bound_ns"]
     checked = {True: "verified", False: "not verified"}.get(result.get("verified", ""), "")
     more = ", more effort may help" if result.get("search", {}).get("more_may_help") else ""
     chunks = f"{result['chunks_per_npu']} chunk{'s' if result['chunks_per_npu'] != 1 else ''} per NPU, {sends_text(result)}"
     rows = [
-        ("time", format_time(time_ns), ", ".join(filter(None, (share_of_bound(result), checked)))),
-        ("algorithm", result["synthesizer"], f"{chunks}{more}"),
-        ("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], time_ns)} GB/s", ""),
+        Row("time", format_time(time_ns), note=", ".join(filter(None, (share_of_bound(result), checked)))),
+        Row("algorithm", result["synthesizer"], note=f"{chunks}{more}"),
+        Row("bus bandwidth", rate_text(result["bus_bandwidth_gbps"], time_ns), "GB/s"),
     ]
     if "asked_bytes" in result:
-        rows.insert(0, ("size", format_size(result["size_bytes"]), few_bytes_text(result["asked_bytes"])))
+        rows.insert(0, Row("size", format_size(result["size_bytes"]), note=few_bytes_text(result["asked_bytes"])))
     if result.get("search", {}).get("cut_off_by_time_limit"):
-        rows.append(("search", "cut off", "by --time-limit: the result depends on the machine"))
+        rows.append(Row("search", "cut off", note="by --time-limit: the result depends on the machine"))
     if result.get("best_native_ns") is not None:
         native_ns = result["best_native_ns"]
         words = f"{ratio_text(native_ns, time_ns)} times as long: {native_text(result)}"
-        rows.append(("best native", format_time(native_ns), words))
+        rows.append(Row("best native", format_time(native_ns), note=words))
     if bound_ns is not None:
-        rows.append(("at least", format_time(bound_ns), "any algorithm"))
+        rows.append(Row("at least", format_time(bound_ns), note="any algorithm"))
     else:
-        rows.append(("at least", "-", no_bound_text(result["backend"])))
+        rows.append(Row("at least", None, note=no_bound_text(result["backend"])))
     printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""
-    return [*rows, ("prints", "", printed)] if printed else rows
+    return [*rows, Row("prints", note=printed)] if printed else rows
 
 
 def few_bytes_text(asked_bytes: int) -> str:
@@ -76,8 +98,8 @@ def native_text(result: Mapping[str, Any]) -> str:
     return ", ".join((name, *more))
 
 
-def synthesis_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Labels and values of a synthesis: the task, the figures of its schedule, the bounds, and the search."""
+def details(result: Mapping[str, Any]) -> list[Row]:
+    """Rows of details of a synthesis: the task, the figures of its schedule, the bounds, and the search."""
     sizes = _sizes(result["chunk_bytes"])
     root = f", root NPU {result['root']}" if result["root"] is not None else ""
     share = f" ({result['chunks_per_npu']} per {'pair of NPUs' if result['collective'] == 'all-to-all' else 'NPU'})"
@@ -90,29 +112,29 @@ def synthesis_rows(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     if result["bound_ns"] is not None:
         bound = f"{format_time(result['bound_ns'])} ({result['bound']}: {result['bound_where']})"
     rows = [
-        ("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
-        ("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
-        ("chunks", f"{result['num_chunks']:,} of {sizes}{share}"),
-        ("link model", ": ".join(filter(None, (result["link_model"], result.get("link_model_reason"))))),
-        ("sends", f"{sends_text(result)} ({result['synthesizer']}, seed {result['seed']})"),
-        ("time", format_time(result["time_ns"])),
-        ("truncated", f"{format_time(result['predicted_ns'])} on its own links, as ASTRA-sim truncates it"),
-        ("bound (any algorithm)", bound),
-        ("efficiency", describe_efficiency(result)),
-        ("bound (these chunks)", chunked),
-        ("algorithm bandwidth", f"{rate_text(result['algorithm_bandwidth_gbps'], result['time_ns'], 2)} GB/s"),
-        ("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], result['time_ns'], 2)} GB/s"),
+        detail("network", f"{result['network']}: {result['topology']}, {result['num_npus']} NPUs, {result['num_links']} links"),
+        detail("collective", f"{result['collective']} of {format_size(result['size_bytes'])}{root}"),
+        detail("chunks", f"{result['num_chunks']:,} of {sizes}{share}"),
+        detail("link model", ": ".join(filter(None, (result["link_model"], result.get("link_model_reason"))))),
+        detail("sends", f"{sends_text(result)} ({result['synthesizer']}, seed {result['seed']})"),
+        detail("time", format_time(result["time_ns"])),
+        detail("truncated", f"{format_time(result['predicted_ns'])} on its own links, as ASTRA-sim truncates it"),
+        detail("bound (any algorithm)", bound),
+        detail("efficiency", describe_efficiency(result)),
+        detail("bound (these chunks)", chunked),
+        detail("algorithm bandwidth", f"{rate_text(result['algorithm_bandwidth_gbps'], result['time_ns'], 2)} GB/s"),
+        detail("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], result['time_ns'], 2)} GB/s"),
     ]
     for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
-        rows.append((label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
-    rows += [(each["from"], _printed(each)) for each in result.get("prints") or ()]
+        rows.append(detail(label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
+    rows += [detail(each["from"], _printed(each)) for each in result.get("prints") or ()]
     native = result.get("native_search")
     if native is not None:
-        rows.append(("best native", f"of {native['tried']:,} configurations ({native['space']})"))
-        rows += [("native", native["refusal"])] if native["refusal"] else []
+        rows.append(detail("best native", f"of {native['tried']:,} configurations ({native['space']})"))
+        rows += [detail("native", native["refusal"])] if native["refusal"] else []
     if "search" in result:
-        rows.append(("search", _describe_search(result["search"])))
-        rows += [("not tried", f"{name}: {reason}") for name, reason in result["search"]["refusals"].items()]
+        rows.append(detail("search", _describe_search(result["search"])))
+        rows += [detail("not tried", f"{name}: {reason}") for name, reason in result["search"]["refusals"].items()]
     return rows
 
 

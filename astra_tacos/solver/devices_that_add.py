@@ -5,7 +5,7 @@ Devices that add are compared with hosts that do, over numbers of NPUs and sizes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,15 +23,18 @@ from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.clock import bounds_on, timed_for
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, SynthesisError
-from astra_tacos.support.units import bytes_per_ns
+from astra_tacos.support.rows import Answer, Table
+from astra_tacos.support.units import bytes_per_ns, format_size, format_time, ratio_text
 from astra_tacos.synthesizer.algorithms.column_generation import best_shares, schedule_columns
 from astra_tacos.synthesizer.algorithms.in_network import parameter_server
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, server_stars
-from astra_tacos.synthesizer.parts.server_shares import colocated, dedicated, mixed, server_share
+from astra_tacos.synthesizer.parts.server_shares import colocated, dedicated, fewest_that_win, mixed, server_share
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
+_OFFLOAD_COLUMNS = ("NPUs", "size", "hosts", "network", "gain", "bound, hosts", "bound, network", "gain of bounds")
+_SERVERS_COLUMNS = ("variant", "servers", "theory", "programme", "bound", "scheduled", "time", "over all-reduce")
 NONE, ONLY_SERVERS, MIXED, BOX = "colocated", "dedicated", "mixed", "box"
 
 
@@ -210,3 +213,53 @@ def _best(topology: Topology, name: str, size: int, options: SearchOptions) -> t
     schedule = search(topology, what, timed_for(options, topology, CONGESTION_AWARE)[0]).schedule
     check_schedule(schedule)
     return round(exact_time_ns(schedule), 3), largest(bounds_on(topology, what, CONGESTION_AWARE)).time_ns
+
+
+def offload_answer(rows: Sequence[OffloadRow], title: str) -> Answer:
+    """NPUs and sizes down: times of both, bounds, and what is gained."""
+
+    def time(value: float | None) -> str:
+        return "-" if value is None else format_time(value)
+
+    def gain(value: float | None, other: float | None) -> str:
+        return "-" if value is None or other is None else ratio_text(value, other)
+
+    cells = [
+        (
+            row.npus,
+            format_size(row.size_bytes),
+            time(row.host_ns),
+            time(row.network_ns),
+            gain(row.host_ns, row.network_ns),
+            time(row.host_bound_ns),
+            time(row.network_bound_ns),
+            gain(row.host_bound_ns, row.network_bound_ns),
+        )
+        for row in rows
+    ]
+    refusals = [f"{row.npus} NPUs, {format_size(row.size_bytes)}: {row.refusal}" for row in rows if row.refusal]
+    return Answer("", tabled=[Table(title, _OFFLOAD_COLUMNS, cells, remarks=tuple(refusals))])
+
+
+def servers_answer(rows: Sequence[ServerRow], title: str, racks: Mapping[str, float], racks_title: str) -> Answer:
+    """Variants and numbers of servers down, in units of S / B; below, the theory of racks, if there is any."""
+    workers, unit_ns = rows[0].workers, rows[0].unit_ns
+    cells = [
+        (
+            row.kind,
+            f"{row.servers}",
+            f"{row.formula:.4f}",
+            *(f"{time_ns / row.unit_ns:.4f}" for time_ns in (row.programme_ns, row.bound_ns, row.time_ns)),
+            format_time(row.time_ns),
+            f"{colocated(workers) / row.formula:.2f}",
+        )
+        for row in rows
+    ]
+    tables = [Table(f"{title}, in units of {format_time(unit_ns)}", _SERVERS_COLUMNS, cells)]
+    if racks:
+        tables.append(Table(racks_title, ("variant", "units"), [(name, f"{value:.4f}") for name, value in racks.items()]))
+    remarks = ["", f"dedicated servers alone win from {fewest_that_win(workers)} on, mixed ones from 1 on (theory)"]
+    winner = first_that_wins(rows)
+    if winner is not None:
+        remarks.append(f"scheduled: mixed servers win from {winner} on, of the numbers above")
+    return Answer("", tabled=[*tables[:-1], replace(tables[-1], remarks=tuple(remarks))])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.files import replaced_directory
+from astra_tacos.support.rows import Answer, Row, Table, detail, notes_of
+from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.parts.frontier import Algorithm, Task, composed, crossovers, frontier
 from astra_tacos.synthesizer.parts.rounds import Unknown
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 from astra_tacos.schedule.timing import LinkModel
 
 FEASIBLE = "feasible"
+_COLUMNS = ("chunks", "steps", "rounds", "rounds / chunk", "at least", "proven", "fastest from", "model ns", "schedule ns")
 
 
 def decide(task: Task, chunks: int, steps: int, rounds: int) -> dict[str, Any]:
@@ -121,3 +124,34 @@ def _row(
         "link_model": model,
         "directory": name if folder is not None else None,
     }
+
+
+def frontier_answer(found: dict[str, Any]) -> Answer:
+    """The frontier that `find_frontier` found: how many algorithms there are, and the figures of each."""
+    least = found["least_rounds_per_chunk"]
+    rows = [Row("algorithms", len(found["points"]), note="none beats another in both steps and rounds")]
+    if least is not None:
+        rows.append(Row("rounds per chunk", f"{least:.4g}", note="at least, in any number of steps"))
+    rows += [Row("files", found["output"])] if found["output"] is not None else []
+    rows.append(detail("model", "rounds are synchronous; schedules start sends before their round where they can"))
+    composed = found["collective"] == "all-reduce"
+    table = []
+    for row in found["points"]:
+        proven = ("of compositions" if composed else "yes") if row["proven"] else f"up to {found['most_chunks']} chunks"
+        proven = "no" if row["undecided"] else proven
+        table.append(
+            (
+                row["chunks"],
+                row["steps"],
+                row["rounds"],
+                f"{row['rounds_per_chunk']:.4g}",
+                f"{row['least_rounds_per_chunk']:.4g}",
+                proven,
+                format_size(round(row["fastest_from_bytes"])) if row["fastest_from_bytes"] else "0 B",
+                f"{row['model_ns']:,.0f}",
+                f"{row['time_ns']:,.0f}",
+            )
+        )
+    title = f"frontier (times of {format_size(found['size_bytes'])})"
+    of = f"{found['collective']} on {found['network']}, {found['num_npus']} NPUs"
+    return Answer(of, [*rows, *notes_of(found["notes"])], [Table(title, _COLUMNS, table)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_ru
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
+from astra_tacos.report.table import Certificate
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -31,6 +33,7 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
 from astra_tacos.support.options import check_needs
+from astra_tacos.support.rows import Result, Row
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -132,8 +135,24 @@ class Request:
         return members
 
 
+class _Certified(Result):
+    """What has a certificate."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """All figures, ready for JSON."""
+
+    def title(self) -> str:
+        """What was asked, in one line."""
+        return Certificate(self.to_json()).title()
+
+    def rows(self) -> list[Row]:
+        """Those of the certificate."""
+        return Certificate(self.to_json()).rows()
+
+
 @dataclass(frozen=True, eq=False)
-class Solution:
+class Solution(_Certified):
     """A schedule with all its sends.
 
     Parameters
@@ -250,7 +269,7 @@ def _of_last_release(prints: tuple[Printed, ...], timed: ScheduleTime) -> dict[s
 
 
 @dataclass(frozen=True, eq=False)
-class CompactSolution:
+class CompactSolution(_Certified):
     """A schedule of more sends than can be listed: those of NPU 0's chunks, which stand for all.
 
     Parameters

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.rows import Answer, Row
 from astra_tacos.support.units import format_time
 
 if TYPE_CHECKING:
@@ -316,20 +317,17 @@ def replay_trace_file(prefix: Path, network_path: Path, backend: Backend | None,
     }
 
 
-def replayed_title(result: dict[str, Any]) -> str:
-    """What was replayed, in a line."""
-    return f"{result['path']}: {len(result['finish_ns']):,} NPUs, {result['model']}"
-
-
-def replayed_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The same as labels, figures and remarks."""
+def replayed_answer(result: dict[str, Any]) -> Answer:
+    """What was replayed, when it ends, and which NPUs finish last and first."""
     finish = result["finish_ns"]
     last, first = max(finish), min(finish)
     same = ""
     if "predicted_ns" in result:
         same = ", as predicted" if result["as_predicted"] else f", the prediction is {result['predicted_ns']:,} ns"
-    rows: list[tuple[str, ...]] = [("collective time", f"{last:,} ns", f"{format_time(last)}{same}")]
+    rows = [Row("collective time", last, "ns", f"{format_time(last)}{same}")]
     if "class_busy_ns" in result:
-        return [*rows, ("finish", "", "all NPUs at the same time, as all do the same")]
-    rows.append(("last to finish", f"{last:,} ns", f"NPU {finish.index(last)}"))
-    return [*rows, ("first to finish", f"{first:,} ns", f"NPU {finish.index(first)}")]
+        rows.append(Row("finish", note="all NPUs at the same time, as all do the same"))
+    else:
+        rows.append(Row("last to finish", last, "ns", f"NPU {finish.index(last)}"))
+        rows.append(Row("first to finish", first, "ns", f"NPU {finish.index(first)}"))
+    return Answer(f"{result['path']}: {len(finish):,} NPUs, {result['model']}", rows)

@@ -15,6 +15,7 @@ from astra_tacos.rules.node_facts import UnknownFact
 from astra_tacos.rules.rule import Finding, Found, Rule, Severity
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import RunInputs
+from astra_tacos.support.rows import Result, Row, Table
 from astra_tacos.workload import replay_rule
 
 _FAMILIES = (
@@ -42,7 +43,7 @@ if len(RULES) != len(_ALL):
 
 
 @dataclass(frozen=True, slots=True)
-class LintReport:
+class LintReport(Result):
     """The result of `lint`.
 
     Parameters
@@ -68,6 +69,30 @@ class LintReport:
     def to_json(self) -> list[dict[str, Any]]:
         """The findings as values that JSON can represent."""
         return [asdict(finding) for finding in self.findings]
+
+    def title(self) -> str:
+        """How many errors and warnings there are, and in which run."""
+        run = f"{self.num_ranks:,} ranks of {self.num_nodes:,} nodes on {self.num_npus:,} NPUs, {self.backend}"
+        errors, warnings = sum(self.errors.values()), sum(self.warnings.values())
+        if not errors and not warnings:
+            return f"nothing found in {run}"
+        counts = [_count(errors, "error")] * (errors > 0) + [_count(warnings, "warning")] * (warnings > 0)
+        code = next(iter(sorted(self.errors) or sorted(self.warnings)))
+        return f"{' and '.join(counts)} in {run}; --explain {code} says more about {code}"
+
+    def rows(self) -> list[Row]:
+        """None: all findings are in the table."""
+        return []
+
+    def tables(self) -> list[Table]:
+        """A row for each finding."""
+        columns = ("code", "severity", "where", "what", "remedy")
+        found = [(each.code, str(each.severity), each.where, each.message, each.remedy) for each in self.findings]
+        return [Table("findings", columns, found, left=columns)] if found else []
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _is_left_to_timing(counts: Mapping[Severity, Mapping[str, int]]) -> bool:

@@ -11,7 +11,6 @@ from astra_tacos.network.network_config import NetworkConfig, configured, read_n
 from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
 from astra_tacos.replayer.run_replay import replay_run, try_classes
 from astra_tacos.report.run_report import (
-    Tables,
     check_replay_directory,
     run_result,
     run_rows,
@@ -29,6 +28,7 @@ from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import AstraTacosError, OutputError, ReplayError
 from astra_tacos.support.files import check_apart, output_place, together
+from astra_tacos.support.rows import Result, Row, Table
 from astra_tacos.workload.lint import LintReport, lint
 
 _RANKS_SHOWN = 8
@@ -60,15 +60,15 @@ class ReplayOutputs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Replayed:
+class Replayed(Result):
     """A replay as `replay` prints it.
 
     Parameters
     ----------
     figures
         The object that `replay --json` prints.
-    rows, tables
-        The main figures: labels, figures, remarks; and title, header and rows of each table.
+    ran, answer
+        What was replayed, in a line; and its main figures.
     report
         What `lint` finds; None for a compact run, which it does not read.
     reason
@@ -77,13 +77,24 @@ class Replayed:
         Writes all that is asked for, or nothing; returns the files and directories.
     """
 
-    title: str
+    ran: str
     figures: dict[str, Any]
-    rows: list[tuple[str, ...]]
-    tables: Tables
+    answer: list[Row]
     report: LintReport | None
     reason: str | None = None
     write: Callable[[Progress], list[Path]] = lambda progress: []
+
+    def title(self) -> str:
+        """What was replayed, in a line."""
+        return self.ran
+
+    def rows(self) -> list[Row]:
+        """The main figures."""
+        return self.answer
+
+    def tables(self) -> list[Table]:
+        """Ranks, collectives and busiest links, of a run that the embedded engine replayed to its end."""
+        return list(run_tables(self.figures)) if "end_ns" in self.figures else []
 
 
 def replay_embedded(
@@ -179,7 +190,7 @@ def _replayed(
     findings = {} if report is None else {"findings": report.to_json()}
     if reason is not None:
         names = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
-        return Replayed(run_title(run), names | {"reason": reason} | findings, [], iter(()), report, reason)
+        return Replayed(run_title(run), names | {"reason": reason} | findings, [], report, reason)
     recording = record_run(run, outcome)
     figures = run_result(run, outcome, recording) | findings | run.network.carried_error
     beyond = [f"lint finds errors: {', '.join(sorted(report.errors))}"] if report and report.errors else []
@@ -203,7 +214,7 @@ def _replayed(
                 written.append(outputs.directory)
         return written
 
-    return Replayed(run_title(run), figures, run_rows(figures), run_tables(figures), report, write=write)
+    return Replayed(run_title(run), figures, run_rows(figures), report, write=write)
 
 
 def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, limit: int | None, progress: Progress) -> Replayed:
@@ -248,27 +259,27 @@ def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, li
         "findings": report.to_json(),
     }
     title = f"{len(seen.finish_ns)} ranks of {inputs.workload} on {inputs.network}, by {seen.binary}"
-    return Replayed(title, figures, _rows(seen, reason), iter(()), report, reason)
+    return Replayed(title, figures, _rows(seen, reason), report, reason)
 
 
-def _rows(seen: AstraSimResult, reason: str | None) -> list[tuple[str, ...]]:
+def _rows(seen: AstraSimResult, reason: str | None) -> list[Row]:
     """The main figures of a run of ASTRA-sim."""
-    rows: list[tuple[str, ...]] = []
+    rows = []
     stalled = seen.stalled
     finished = sorted(set(range(len(seen.finish_ns))) - set(stalled))
     if finished:
         last = max(finished, key=seen.finish_ns.tolist().__getitem__)
         exposed = seen.exposed_comm_ns[finished]
-        rows.append(("end of the run", f"{seen.finish_ns[last]:,} ns", f"rank {last}"))
-        rows.append(("exposed", f"{exposed.max():,} ns", f"at least {exposed.min():,} ns on every rank"))
+        rows.append(Row("end of the run", int(seen.finish_ns[last]), "ns", f"rank {last}"))
+        rows.append(Row("exposed", int(exposed.max()), "ns", f"at least {exposed.min():,} ns on every rank"))
     if reason is not None:
         names = ", ".join(map(str, stalled[:_RANKS_SHOWN])) + (", ..." if len(stalled) > _RANKS_SHOWN else "")
         count = f"{len(stalled)} of {len(seen.finish_ns)} ranks"
         # An aborted process may take the last lines of its log with it.
         what, again = ("never finished", "") if seen.exit_status >= 0 else ("no end in the log", ": run it again")
-        rows.append((what, count, f"{names} (exit status {seen.exit_status}{again})"))
-        rows.append(("last lines of ASTRA-sim", "", seen.last_words or "none"))
-        rows.append(("the embedded replay", "", reason))
+        rows.append(Row(what, count, note=f"{names} (exit status {seen.exit_status}{again})"))
+        rows.append(Row("last lines of ASTRA-sim", note=seen.last_words or "none"))
+        rows.append(Row("the embedded replay", note=reason))
     return rows
 
 

@@ -11,8 +11,9 @@ import pytest
 from helpers.figures import check_same_bytes
 
 from astra_tacos import SYNTHESIZERS
-from astra_tacos.cli.shared.compare_table import print_comparison
+from astra_tacos.cli.shared.console import print_result
 from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
+from astra_tacos.report.comparison_table import Compared
 from astra_tacos.report.figure.compare_plot import draw_comparison
 from astra_tacos.report.style import WIDTHS, look_of
 
@@ -88,7 +89,7 @@ def test_the_six_best_and_native_are_drawn():
 
 
 def test_the_table_marks_the_best_and_explains_gaps(capsys):
-    print_comparison(rows(), "congestion-aware", verbose=True)
+    print_result(Compared(rows(), "congestion-aware"), verbose=True)
     text = capsys.readouterr().out
     assert "all-reduce on net: Ring 8 x Switch 4, 32 NPUs" in text
     assert text.count("*") == len(SIZES) + 1
@@ -98,11 +99,11 @@ def test_the_table_marks_the_best_and_explains_gaps(capsys):
 
 
 def test_programs_are_columns_also_where_they_do_not_fit(capsys):
-    print_comparison(rows(), "congestion-aware", ("bruck",), verbose=False)
+    print_result(Compared(rows(), "congestion-aware", ("bruck",)), verbose=False)
     text = capsys.readouterr().out
     assert "bruck" in text.splitlines()[2] and "- bruck: needs a power of two" in text
-    print_comparison([row(1 << 20, "ring", 2.0, best=True)], "x", verbose=False)
-    print_comparison([replace(row(1 << 20, "ring", 2.0, best=True), bound_ns=None)], "congestion-unaware", verbose=False)
+    print_result(Compared([row(1 << 20, "ring", 2.0, best=True)], "x"), verbose=False)
+    print_result(Compared([replace(row(1 << 20, "ring", 2.0, best=True), bound_ns=None)], "congestion-unaware"), verbose=False)
     assert "no bandwidth bound holds there" in capsys.readouterr().out
 
 

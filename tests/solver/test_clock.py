@@ -24,13 +24,14 @@ from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.network.network_config import write_network
 from astra_tacos.report.prints import prints_text
-from astra_tacos.report.table import no_bound_text, synthesis_summary
+from astra_tacos.report.table import Certificate, no_bound_text
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, binaries_for, choose_backend
 from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.link_use import busiest_link_ns
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.solver.clock import bounds_on, time_on, timed_for
 from astra_tacos.support.options import without_useless
+from astra_tacos.support.rows import Importance
 from astra_tacos.support.units import agreed_text, format_time, ratio_text, share_text, shown
 
 HIERARCHY = "FullyConnected 4 100 300, Switch 2 25 1000"
@@ -145,9 +146,13 @@ def test_no_time_is_below_the_bound_and_all_algorithms_have_one(dimensions, coll
     assert clock == CONGESTION_UNAWARE or bounds == {largest(bounds_on(net, what, clock)).time_ns}
 
 
+def answer_of(result):
+    return [row for row in Certificate(result).rows() if row.importance is Importance.ANSWER]
+
+
 def check_screen(result):
     """The rows of an answer agree with its JSON, and figures are quotients of what they print."""
-    rows = {label: (figure, remark) for label, figure, remark in synthesis_summary(result)}
+    rows = {row.name: (row.figure, row.note) for row in answer_of(result)}
     assert rows["time"][0] == format_time(result["time_ns"])
     time_ns = read_time(rows["time"][0])
     if result["bound_ns"] is None:
@@ -200,8 +205,8 @@ def test_the_command_prints_what_it_writes(tmp_path):
     for name in ("time_ns", "bound_ns", "efficiency", "best_native_ns", "prints", "backend"):
         assert stored[name] == result[name]
     text = " ".join(run(asked, cwd=tmp_path).stdout.split())
-    for _, figure, remark in synthesis_summary(result):
-        assert figure in text and remark in text
+    for row in answer_of(result):
+        assert row.figure in text and row.note in text
     assert result["deprecated"]["predicted_ns"] == "time_ns"
     verified = run("verify made", cwd=tmp_path).stdout
     assert f"time {format_time(result['time_ns'])}, " in verified

@@ -25,12 +25,14 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 import click
 
 from astra_tacos.support.errors import ConfigError, MissingFileError, OutputError, ReplayError
+from astra_tacos.support.rows import Importance, Row
 from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
     from astra_tacos.study.sweep.run_sweep import Progress as SweepState
+    from astra_tacos.support.rows import Result, Table
 
 
 T = TypeVar("T")
@@ -106,6 +108,51 @@ def wrapped(text: str, indent: int = 0) -> str:
     return f"\n{' ' * indent}".join(itertools.chain.from_iterable(paragraphs))
 
 
+def print_result(
+    result: Result, *, verbose: bool = False, error: float | None = None, more: Sequence[Row] = (), files: Sequence[Row] = ()
+) -> None:
+    """Print a result: its answer in one screen, or with `verbose` everything; what has no title is listed in full.
+
+    Parameters
+    ----------
+    error
+        The error that the times carry, which stands beside the first figure, or else below; None for none.
+    more
+        Rows that the command knows of beside the result.
+    files
+        Where the files of the result are, and what to do with them.
+    """
+    title, tables = result.title(), result.tables()
+    rows, details, notes = [*result.rows(), *more], [], []
+    if title:
+        notes = [row for row in rows if row.importance is Importance.NOTE]
+        details = [row for row in rows if row.importance is Importance.DETAIL]
+        details += [*notes, *(row for row in files if row.importance is Importance.DETAIL)]
+        answer = [row for row in (*rows, *files) if row.importance is Importance.ANSWER]
+        print_answer(title, with_error([(row.name, row.figure, row.note) for row in answer], error))
+    else:
+        print_rows((row.name, row.text) for row in rows)
+    if verbose:
+        _print_tables(table for table in tables if table.importance is Importance.ANSWER)
+        if details:
+            print_rows([("", ""), *((row.name, row.text) for row in details)])
+        _print_tables(table for table in tables if table.importance is Importance.DETAIL)
+    else:
+        _print_tables(table.short or table for table in tables if table.short or table.importance is Importance.ANSWER)
+        print_notes([row.note for row in notes])
+    if not title:
+        print_rows((row.name, row.text) for row in files)
+        if error is not None:
+            echo(f"times of the network: {plus_or_minus(error)}")
+
+
+def _print_tables(tables: Iterable[Table]) -> None:
+    for table in tables:
+        print_table(table.title, table.columns, table.texts(), table.left)
+        for line in table.remarks:
+            echo(line)
+
+
 def print_marked(mark: str, style: str, text: str) -> None:
     """Print a mark in a colour, and a text beside it."""
     click.echo(f"{emphasized(mark, style)} {wrapped(text, len(mark) + 1)}")
@@ -146,15 +193,15 @@ def plus_or_minus(error: float) -> str:
     return f"plus or minus {error:.1%}"
 
 
-def file_rows(output: Path | None, start: str, exactness: str = "") -> list[tuple[str, str, str]]:
+def file_rows(output: Path | None, start: str, exactness: str = "", *, importance: Importance = Importance.ANSWER) -> list[Row]:
     """Rows of an answer that say where its files are, and how to start ASTRA-sim on them, if it can run them.
 
     `exactness` says of a stand-in run whether ASTRA-sim takes the predicted time.
     """
     if output is None:
-        return [("files", "none", "--output DIR writes the traces")]
-    run = [("start", start, ""), *([("times", exactness, "")] if exactness else [])]
-    return [("files", str(output), ""), *(run if start else [])]
+        return [Row("files", "none", note="--output DIR writes the traces")]
+    run = [("start", start), *([("times", exactness)] if exactness else [])]
+    return [Row(name, text, importance=importance) for name, text in (("files", str(output)), *(run if start else []))]
 
 
 def print_next(directory: Path) -> None:

@@ -34,6 +34,7 @@ from astra_tacos.support.arrays import Bools
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory
 from astra_tacos.support.quoted import quoted
+from astra_tacos.support.rows import Result, Row, Table, Value
 from astra_tacos.support.text_files import parse_decimal
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
@@ -110,6 +111,8 @@ def _partition(mode: Mode, npu: Npu, given: dict[str, float]) -> Partition | Non
     return partition
 
 
+_MOST_ROWS = 12
+"""Partitions that are shown; plan.json has all."""
 _GB_PER_GIB = BYTES_PER_GIB / BYTES_PER_GB
 _CORE_SHARES = (1, 2, 4, 6, 8, 16)
 """Numbers of cores of 80 that are tried, scaled to the cores that there are."""
@@ -136,9 +139,21 @@ class Divided:
     exposed_ns: int
     network_use: float
 
+    def cells(self) -> tuple[Value, ...]:
+        """The row of the partition in a table."""
+        return (
+            str(self.mode),
+            self.partition.cores,
+            f"{self.partition.memory_gbps:,.1f}",
+            f"{self.network_gbps:,.1f}",
+            self.end_ns,
+            self.exposed_ns,
+            f"{self.network_use:.1%}",
+        )
+
 
 @dataclass(frozen=True, slots=True)
-class EndpointResult:
+class EndpointResult(Result):
     """Partitions of a run.
 
     Parameters
@@ -175,6 +190,31 @@ class EndpointResult:
             "tried": [_json(one) for one in self.tried],
             "in_turn_ns": self.in_turn_ns,
         }
+
+    def title(self) -> str:
+        """The partition that was written."""
+        return f"{self.written.mode}: {self.written.partition}"
+
+    def rows(self) -> list[Row]:
+        """The end of the run, divided and undivided, and what drives the links."""
+        reads = {mode: self.traffic.read_per_sent_byte(mode) for mode in (Mode.HOST, Mode.ACE)}
+        memory = ", ".join(f"{value * self.links_gbps:,.1f} GB/s ({mode})" for mode, value in reads.items())
+        return [
+            Row("end of the run", self.written.end_ns, "ns", "always divided"),
+            Row("ideal endpoint", self.tried[-1].end_ns, "ns", "communication takes nothing of the NPU"),
+            Row("never overlapping", self.in_turn_ns, "ns", "with all resources in turn"),
+            Row("links driven", f"{self.written.network_gbps:,.1f}", "GB/s", f"of {self.links_gbps:,.1f} GB/s of an NPU"),
+            Row("reads per byte sent", note=", ".join(f"{value:.3f} ({mode})" for mode, value in reads.items())),
+            Row("memory for all links", note=memory),
+        ]
+
+    def tables(self) -> list[Table]:
+        """The partitions with which the run ends first, and the one that was written."""
+        rows = sorted(self.tried, key=lambda one: one.end_ns)
+        shown = [*rows[:_MOST_ROWS], *(one for one in rows[_MOST_ROWS:] if one is self.written)]
+        columns = ("endpoint", "cores", "memory GB/s", "network GB/s", "end ns", "exposed ns", "network use")
+        title = f"partitions ({len(shown)} of {len(rows)}; plan.json has all)"
+        return [Table(title, columns, [one.cells() for one in shown])]
 
 
 def _json(one: Divided) -> dict[str, Any]:

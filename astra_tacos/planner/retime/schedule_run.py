@@ -28,15 +28,19 @@ from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, VerificationError
+from astra_tacos.support.rows import Result, Row, Table, notes_of
 
 _MOST_LAYERS = 1000
 """Collectives of a run up to which each has a row of its own."""
+_MOST_ROWS = 12
+"""Of a table; plan.json has all."""
+_WITH = {"native": "with the run's own collectives", "synthesized": "with synthesized collectives"}
 _MOST_RANKS = 4
 """Ranks of a group that names of equal collectives list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ScheduleResult:
+class ScheduleResult(Result):
     """A scheduled run.
 
     Parameters
@@ -98,6 +102,45 @@ class ScheduleResult:
     def is_as_is(self) -> bool:
         """Whether the run before was written."""
         return self.name == AS_IS
+
+    def title(self) -> str:
+        """None: the rows name the policies, and are listed."""
+        return ""
+
+    def rows(self) -> list[Row]:
+        """What scheduling did to the run."""
+        ends = f"{self.as_is_ns:,} ns (as it is) -> {self.after_ns:,} ns"
+        return [
+            Row("schedule", self.name),
+            Row("on", f"the {self.backend} model, {_WITH[self.collectives]}"),
+            *self._iteration(),
+            Row("end of the run", ends),
+            Row("exposed communication", f"up to {self.exposed_as_is_ns:,} ns -> {self.exposed_after_ns:,} ns"),
+            Row("speed-up", f"{self.speed_up:.3f}"),
+            *notes_of(self.notes),
+        ]
+
+    def _iteration(self) -> list[Row]:
+        """The row of an iteration, if it was to be short."""
+        before, after = self.iteration_as_is_ns, self.iteration_ns
+        if before is None or after is None:
+            return []
+        return [Row("iteration", f"{before:,} ns (as it is) -> {after:,} ns, {before / max(after, 1):.3f} times as fast")]
+
+    def tables(self) -> list[Table]:
+        """The policies that were tried, and the collectives that expose most."""
+        tables = []
+        if len(self.tried) > 1:
+            ended = sorted((one for one in self.tried if one.end_ns is not None), key=lambda one: one.end_ns or 0)
+            shown = ended[:_MOST_ROWS]
+            title = f"policies ({len(shown)} of {len(self.tried)} that were tried; plan.json has all)"
+            cells = [(one.name, one.end_ns, f"{self.as_is_ns / (one.end_ns or 1):.3f}") for one in shown]
+            tables.append(Table(title, ("policies", "end ns", "speed-up"), cells))
+        exposed = sorted((one for one in self.layers if max(one[1:]) > 0), key=lambda one: -max(one[1:]))[:_MOST_ROWS]
+        if exposed:
+            title = "exposed communication by collective (mean of its ranks; the largest)"
+            tables.append(Table(title, ("collective", "before ns", "after ns"), exposed))
+        return tables
 
     def to_json(self) -> dict[str, Any]:
         """The entry `schedule` of `plan.json`."""

@@ -11,7 +11,7 @@ from astra_tacos.report.html.page import Section, escape, facts, pairs, render_p
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
 from astra_tacos.report.prints import prints_text
 from astra_tacos.report.style import capitalized, shape_text, time_text
-from astra_tacos.report.table import native_text, no_bound_text, sends_text, synthesis_rows
+from astra_tacos.report.table import details, native_text, no_bound_text, sends_text
 from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.units import format_size, rate_text, ratio_text, share_text
@@ -103,9 +103,7 @@ def _certificate(result: CertificateFile, comparison: Sequence[CompareRow]) -> S
     printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""
     main += [("prints", "stock ASTRA-sim", printed)] if printed else []
     shown = ("time", "bound (any algorithm)", "bus bandwidth", "algorithm bandwidth")
-    others = [
-        (label, value.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for label, value in synthesis_rows(result) if label not in shown
-    ]
+    others = [(row.name, row.text.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for row in details(result) if row.name not in shown]
     html = facts(main) + _faster(result, comparison) + pairs(others)
     if not result["bounds_ns"]:
         return Section("certificate", "Certificate", html)

@@ -27,6 +27,7 @@ from astra_tacos.run.trace.writer import encode_trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_replaceable, replaced_directory, write_json
+from astra_tacos.support.rows import Result, Row
 from astra_tacos.support.units import format_size
 from astra_tacos.workload.generator.columns import Node, StageColumns, stage_columns
 from astra_tacos.workload.generator.cost import Device
@@ -47,7 +48,7 @@ _FILES = {"workload", "classes", RANKS, GROUPS, SYSTEM, MEMORY, NETWORK, RESULT_
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedRun:
+class GeneratedRun(Result):
     """The directory of a generated run, and the content of its `generated.json`."""
 
     path: Path
@@ -59,19 +60,23 @@ class GeneratedRun:
         path = self.path / GROUPS
         return path if path.is_file() else None
 
-    def rows(self) -> list[tuple[str, ...]]:
-        """The main figures as labels, figures and remarks, and the command to go on with."""
+    def title(self) -> str:
+        """How many ranks and nodes there are."""
+        return f"{self.result['num_ranks']:,} ranks of {self.result['num_nodes']:,} nodes"
+
+    def rows(self) -> list[Row]:
+        """The main figures, and the command to go on with."""
         result = self.result
         operations = f"{result['num_ops']:.4g} operations for {result['tokens']:,} tokens"
-        rows: list[tuple[str, ...]] = [("parameters", f"{result['parameters']:,}", operations)]
+        rows = [Row("parameters", result["parameters"], note=operations)]
         counts = result.get("num_groups") or {kind: len(ids) for kind, ids in result["groups"].items()}
-        rows.append(("groups", ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "none"))
+        rows.append(Row("groups", ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "none"))
         for name, entry in result["communication"].items():
-            rows.append((name, format_size(entry["bytes"]), f"{entry['nodes']:,} nodes"))
+            rows.append(Row(name, format_size(entry["bytes"]), note=f"{entry['nodes']:,} nodes"))
         if "chosen_order" in result:
             axes, classes = result["chosen_order"], f"of {result['num_classes']:,} classes of ranks (--order says another)"
-            rows.append(("order", axes, classes))
-        return [*rows, ("files", str(self.path)), ("next", next_command(self.path))]
+            rows.append(Row("order", axes, note=classes))
+        return [*rows, Row("files", str(self.path)), Row("next", next_command(self.path))]
 
 
 def _check_output(path: Path) -> None:

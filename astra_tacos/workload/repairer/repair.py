@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from astra_tacos.run.run import read_run
 from astra_tacos.run.written import check_same
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
+from astra_tacos.support.rows import Importance, Result, Row, Table, detail
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.mends import MENDS
 from astra_tacos.workload.mends.mend import Mend
@@ -25,10 +28,14 @@ from astra_tacos.workload.repairer.draft import OWN_FILES, Change, Draft, Log
 from astra_tacos.workload.repairer.reading import RepairInputs, read_draft
 
 REPAIR_FILE = "repair.json"
+_MOST_STEPS = 4
+"""Steps that are shown in an answer of one screen."""
+_FIRST_CHANGE = 64
+"""Most characters of a change in a table of steps."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RepairResult:
+class RepairResult(Result):
     """A run that was repaired.
 
     Parameters
@@ -63,6 +70,50 @@ class RepairResult:
             "warnings": [asdict(finding) for finding in self.warnings],
             "changes": [asdict(change) for change in self.changes],
         }
+
+    def title(self) -> str:
+        """Where the run is that was repaired."""
+        return f"{self.path}: a run that ASTRA-sim finishes"
+
+    def rows(self) -> list[Row]:
+        """How the run ends, how much was changed, and what was noticed."""
+        assumed = sum(change.is_assumed for change in self.changes)
+        before, after = self.compute_us
+        codes = sorted({finding.code for finding in self.warnings})
+        return [
+            Row("end of the run", int(self.outcome.end_ns), "ns", f"by {self.outcome.backend}"),
+            Row("compute time", after, "us", "unchanged" if before == after else f"{before:,} us before, see the changes"),
+            Row("changes", len(self.changes), note=f"{assumed:,} of them by assumption" if assumed else ""),
+            *([Row("lint warns of", ", ".join(codes))] if codes else []),
+            Row("files", str(self.path)),
+            *(detail("trace", text) for text in self.notes),
+            *(detail("default", text) for text in self.defaults),
+        ]
+
+    def tables(self) -> list[Table]:
+        """All changes; in short, how many there are of each step."""
+        steps = Counter(change.step for change in self.changes)
+        if not steps:
+            return []
+        first = {change.step: f"{change.where}: {change.what}" for change in reversed(self.changes)}
+        shown = [
+            (step, count, textwrap.shorten(first[step], _FIRST_CHANGE, placeholder=" ..."))
+            for step, count in steps.most_common(_MOST_STEPS)
+        ]
+        short = Table(
+            f"changes ({len(shown)} of {len(steps)} steps)",
+            ("step", "changes", "the first"),
+            shown,
+            left=("the first",),
+            remarks=("", f"--verbose shows every change, and {self.path / 'repair.json'} lists them"),
+        )
+        cells = [(change.step, change.where, change.what, _reason(change)) for change in self.changes]
+        left = ("where", "what", "why")
+        return [Table("changes", ("step", *left), cells, Importance.DETAIL, left, short=short)]
+
+
+def _reason(change: Change) -> str:
+    return f"{change.reason} (assumed)" if change.is_assumed and "assumed" not in change.reason else change.reason
 
 
 def check_repair_output(path: Path, inputs: RepairInputs, traces: Iterable[Path] = ()) -> None:

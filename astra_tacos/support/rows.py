@@ -1,0 +1,178 @@
+"""Rows and tables: what every result says of itself, for consoles, pages and notebooks.
+
+A result names its figures once, in `rows()` and `tables()`. Whoever shows them decides how much there is room for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from html import escape
+from typing import Any
+
+from astra_tacos.support.errors import ConfigError
+
+Value = int | float | str | None
+"""A figure: a number, a text that has its unit, or None where it is unknown."""
+
+
+class Importance(Enum):
+    """How much a row or table matters: it belongs to the answer, to its details, or to the notes that qualify it."""
+
+    ANSWER = "answer"
+    DETAIL = "detail"
+    NOTE = "note"
+
+
+def figure_of(value: Value, unit: str = "") -> str:
+    """A figure as it is shown: thousands apart, the unit behind, `-` where it is unknown."""
+    if value is None:
+        return "-"
+    shown = value if isinstance(value, str) else f"{value:,}"
+    return f"{shown} {unit}" if unit else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure of a result: its name, its value with a unit, and a remark."""
+
+    name: str
+    value: Value = ""
+    unit: str = ""
+    note: str = ""
+    importance: Importance = Importance.ANSWER
+
+    @property
+    def figure(self) -> str:
+        """The value with its unit."""
+        return figure_of(self.value, self.unit)
+
+    @property
+    def text(self) -> str:
+        """The value with its unit, and the remark, in one line."""
+        return ": ".join(filter(None, (self.figure, self.note)))
+
+
+def detail(name: str, value: Value = "", unit: str = "", note: str = "") -> Row:
+    """A row of the details."""
+    return Row(name, value, unit, note, Importance.DETAIL)
+
+
+def notes_of(notes: Iterable[str]) -> list[Row]:
+    """Rows of what a reader of the figures should know."""
+    return [Row("note", note=note, importance=Importance.NOTE) for note in notes]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Figures of several things, a row each.
+
+    Parameters
+    ----------
+    columns
+        Names of the columns, with their units.
+    left
+        Columns that are texts: they begin at the left, as the first column does.
+    remarks
+        Lines below it.
+    short
+        The table that stands for a table of details where there is room for the answer alone.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[Value, ...]]
+    importance: Importance = Importance.ANSWER
+    left: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    short: Table | None = None
+
+    def texts(self) -> list[tuple[str, ...]]:
+        """The cells as they are shown."""
+        return [tuple(map(figure_of, row)) for row in self.rows]
+
+    def to_pandas(self) -> Any:
+        """The table as a data frame.
+
+        Raises
+        ------
+        ConfigError
+            If pandas is not installed.
+        """
+        return _frame(self.columns, self.rows)
+
+
+class Result(ABC):
+    """What a command answers, in figures."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def title(self) -> str:
+        """What the figures are of, in one line."""
+
+    @abstractmethod
+    def rows(self) -> list[Row]:
+        """All figures, the answer first."""
+
+    def tables(self) -> list[Table]:
+        """All tables."""
+        return []
+
+    def to_pandas(self) -> Any:
+        """The rows as a data frame; of a result that has no rows its first table.
+
+        Raises
+        ------
+        ConfigError
+            If pandas is not installed.
+        """
+        rows = self.rows()
+        if not rows and self.tables():
+            return self.tables()[0].to_pandas()
+        return _frame(("name", "value", "unit", "note"), [(row.name, row.value, row.unit, row.note) for row in rows])
+
+    def _repr_html_(self) -> str:
+        shown = [(row.name, row.figure, row.note) for row in self.rows()]
+        parts = [f"<h4>{escape(self.title())}</h4>", _html((), shown)]
+        for table in self.tables():
+            parts += [f"<h4>{escape(table.title)}</h4>", _html(table.columns, table.texts())]
+            parts += [f"<p>{escape(line)}</p>" for line in table.remarks if line]
+        return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer(Result):
+    """A result of figures that are given: what they are of, the rows, and the tables."""
+
+    of: str
+    listed: Sequence[Row] = ()
+    tabled: Sequence[Table] = ()
+
+    def title(self) -> str:
+        """What the figures are of."""
+        return self.of
+
+    def rows(self) -> list[Row]:
+        """The rows."""
+        return list(self.listed)
+
+    def tables(self) -> list[Table]:
+        """The tables."""
+        return list(self.tabled)
+
+
+def _html(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
+
+
+def _frame(columns: tuple[str, ...], rows: Iterable[tuple[Value, ...]]) -> Any:
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        raise ConfigError("found no pandas, expected it for a data frame: pip install pandas") from None
+    return DataFrame(list(rows), columns=list(columns))
