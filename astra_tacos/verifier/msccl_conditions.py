@@ -7,13 +7,15 @@ root, which no executor compares with that of the caller. The oracle therefore i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
+from astra_tacos.verifier.condition import Condition
 from astra_tacos.verifier.msccl_file import BUFFERS, Layout, MscclFile, uses
 from astra_tacos.verifier.mscclpp_file import PlanFile
 from astra_tacos.verifier.program_form import Program
-from astra_tacos.verifier.program_order import Naming, Order, Value, compare, run
+from astra_tacos.verifier.program_order import Naming, Order, Value, run
 from astra_tacos.verifier.violation import Violation
 
 _REDUCTIONS = ("all-reduce", "reduce-scatter", "reduce")
@@ -29,32 +31,21 @@ BufferFile = MscclFile | PlanFile
 
 def check_values(
     file: BufferFile, collective: str, layout: Layout, program: Program, order: Order
-) -> tuple[list[Violation], int | None]:
-    """Violations of a collective's postcondition, and the root of a rooted one."""
+) -> tuple[list[Violation], Condition | None]:
+    """Violations of a collective's postcondition, and the condition; there is none if too few places are written."""
     if too_few := _too_few_writes(file, layout, program, collective):
         return [too_few], None
     naming = Naming(layout.grain, layout.whole if collective in _OWN_CHUNKS else 0)
-    memory = _before(file, layout, collective)
+    before = partial(_before, file, layout, collective)
+    memory = dict(before())
     violations = run(program, order, memory, naming)
     root = _root_of(file, layout, collective, memory)
-    after = _after(file, layout, collective, root or 0)
-    violations += compare(program, memory, after, collective, naming)
+    after = partial(_after, file, layout, collective, root or 0)
+    condition = Condition(collective, root, layout.whole, layout.part, before, after, naming)
+    violations += condition.compare(program, memory)
     if root is not None and isinstance(file, MscclFile):
         violations += _absent_buffers(file, layout, collective, root)
-    return violations, root
-
-
-def stated_values(
-    file: BufferFile, collective: str, layout: Layout, root: int | None
-) -> tuple[dict[int, Value], dict[int, Value]]:
-    """What a collective has by location before it and after it.
-
-    Parameters
-    ----------
-    file, collective, layout
-        As for `check_values`, which has found no violations.
-    """
-    return _before(file, layout, collective), dict(_after(file, layout, collective, root or 0))
+    return violations, condition
 
 
 def _too_few_writes(file: BufferFile, layout: Layout, program: Program, collective: str) -> Violation | None:
@@ -69,20 +60,20 @@ def _too_few_writes(file: BufferFile, layout: Layout, program: Program, collecti
     return Violation("chunk-missing", f"{collective}: {counts}")
 
 
-def _before(file: BufferFile, layout: Layout, collective: str) -> dict[int, Value]:
-    """Values before the program runs, by location."""
-    memory: dict[int, Value] = {}
+def _before(file: BufferFile, layout: Layout, collective: str) -> Iterator[tuple[int, Value]]:
+    """Locations and their values before the program runs."""
     size = int(layout.size[BUFFERS.index("i")])
+
+    def of_input(npu: int, k: int) -> Value:
+        return k if collective in _REDUCTIONS else npu * size + k, 1 << npu
+
     for npu in range(file.num_npus):
         first = layout.place(npu, "i")
-        label = 0 if collective in _REDUCTIONS else npu * size
-        memory.update((first + k, (label + k, 1 << npu)) for k in range(size))
+        yield from ((first + k, of_input(npu, k)) for k in range(size))
     # A `copy` element of an MSCCL XML happens before all steps.
-    copied: dict[int, Value] = {}
     for npu, source, target in file.copies.tolist() if isinstance(file, MscclFile) else ():
-        src, dst = (layout.place(npu, name) + at * layout.grain for name, at in (("i", source), ("o", target)))
-        copied.update((dst + k, memory[src + k]) for k in range(layout.grain))
-    return memory | copied
+        first, grain = layout.place(npu, "o"), layout.grain
+        yield from ((first + target * grain + k, of_input(npu, source * grain + k)) for k in range(grain))
 
 
 def _after(file: BufferFile, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
