@@ -25,7 +25,7 @@ from astra_tacos.verifier.msccl_file import (
     step_locations,
     uses,
 )
-from astra_tacos.verifier.program_form import NOWHERE, Action, Buffers, Program, match_messages
+from astra_tacos.verifier.program_form import NOWHERE, Action, Alike, Buffers, Program, match_messages
 from astra_tacos.verifier.violation import Violation
 
 NOP = STEP_TYPES.index("nop")
@@ -268,8 +268,7 @@ def msccl_program(file: MscclFile, layout: Layout) -> tuple[Program, list[Violat
         action_peer=peer,
         message_send=ends[0],
         message_recv=ends[1],
-        alike_first=np.empty(0, np.int64),
-        alike_second=np.empty(0, np.int64),
+        alike=Alike(),
         adds_commute=False,
         buffers=None if outside else Buffers(layout.stride, layout.regions),
     )

@@ -25,7 +25,7 @@ from astra_tacos.verifier.msccl_program import check_rules, msccl_program
 from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_no_schedule, why_refused
 from astra_tacos.verifier.program_form import Action, Program
-from astra_tacos.verifier.program_order import Order, Value, check_races, find_order, judge_order
+from astra_tacos.verifier.program_order import Order, Value, judge_order
 from astra_tacos.verifier.trace_conditions import check_parts, check_trace_values, shortest_message
 from astra_tacos.verifier.violation import Violation
 
@@ -243,18 +243,10 @@ def examine_plan_file(file: PlanFile, collective_name: str | None = None, topolo
         return Examined(ProgramVerdict(name, file.num_npus, None, unchecked, tuple(violations)))
     plan = plan_program(file)
     violations += plan.violations
-    if topology is not None:
-        violations += _check_channels(plan.program, topology)
-    order, deadlocks = find_order(plan.program)
-    violations += deadlocks
+    order, violations = _judge_on(plan.program, violations, topology)
     if order is None:
         return Examined(ProgramVerdict(name, file.num_npus, plan.program.num_messages, _TOO_BROKEN, tuple(violations)))
-    first, second = (np.array([pair[end] for pair in plan.in_order], np.int64) for end in (0, 1))
-    for pair in np.flatnonzero(~order.comes_before(first, second)).tolist():
-        names = [plan.program.describe(int(op[pair])) for op in (first, second)]
-        text = f"{names[0]} and {names[1]} use one channel or semaphore in no certain order"
-        violations.append(Violation("signal-order", text, npu=int(plan.program.op_rank[first[pair]])))
-    violations += check_races(plan.program, order) + late_writes(plan, order)
+    violations += late_writes(plan, order)
     assert name is not None
     wrong, condition = check_values(file, name, plan.layout, plan.program, order)
     unique = tuple(dict.fromkeys(violations + wrong))
