@@ -18,8 +18,8 @@ import numpy as np
 
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.verifier.msccl_file import Layout, buffer_begins
-from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PACKET_OPS, PORT_OPS, RELAXED_OPS, PlanFile, PlanOp, Slice
+from astra_tacos.verifier.layout import BUFFERS, Layout
+from astra_tacos.verifier.mscclpp_file import PACKET_OPS, PORT_OPS, RELAXED_OPS, PlanFile, PlanOp, Slice
 from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Alike, Buffers, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.violation import Violation
@@ -152,14 +152,12 @@ def plan_layout(file: PlanFile) -> Layout:
     part = 0 if file.collective == "all-reduce" else expected[2] * grain
     whole = max(inputs, outputs) * grain
     size = np.array((inputs, outputs, scratch), np.int64) * grain
-    scratch_at = whole if file.in_place else int(size[0] + size[1])
-    begin = buffer_begins(file.collective, num, size, part, scratch_at, in_place=file.in_place)
-    own_at = scratch_at + int(size[2])
     room = max(sum(_sizes(op) for block in gpu.blocks for op in block) for gpu in file.gpus)
-    stride = own_at + (room + 1) * grain
+    layout = Layout.of(file.collective, num, grain, (whole, part), size, (room + 1) * grain, in_place=file.in_place)
+    stride = layout.stride
     if stride * num > MAX_LOCATIONS:
         raise ConfigError(f"{file.path}: {stride * num:,} places in all, expected at most {MAX_LOCATIONS:,}")
-    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, file.in_place)
+    return layout
 
 
 def _sizes(op: PlanOp) -> int:
@@ -257,7 +255,7 @@ class _Builder:
 
     def _place(self, rank: int, entry: Slice, op: PlanOp, where: str) -> tuple[int, int] | None:
         """First location and number of locations of a slice, None if it is past the end of its buffer."""
-        layout, buffer = self.layout, BUFFER_NAMES.index(entry.buffer)
+        layout, buffer = self.layout, BUFFERS.index(entry.buffer)
         room = self.file.gpus[rank].chunks[buffer]
         if entry.index + entry.size > room:
             text = f"{where}: chunks {entry.index} to {entry.index + entry.size - 1} of buffer {entry.buffer}, which has {room}"

@@ -17,11 +17,13 @@ from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError, VerificationError
+from astra_tacos.verifier.buffer_conditions import check_values
 from astra_tacos.verifier.chakra_program import chakra_program
 from astra_tacos.verifier.condition import Condition
-from astra_tacos.verifier.msccl_conditions import check_values
-from astra_tacos.verifier.msccl_file import MscclFile, lay_out, read_msccl_xml
-from astra_tacos.verifier.msccl_program import check_rules, msccl_program
+from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
+from astra_tacos.verifier.msccl_places import absent_buffers, lay_out
+from astra_tacos.verifier.msccl_program import msccl_program
+from astra_tacos.verifier.msccl_rules import check_rules
 from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_no_schedule, why_refused
 from astra_tacos.verifier.program_form import Action, Program
@@ -202,8 +204,9 @@ def examine_msccl_file(file: MscclFile, collective_name: str | None = None, topo
         if order is None or program.buffers is None:
             unchecked = _TOO_BROKEN
         elif file.collective is not None:
-            wrong, condition = check_values(file, file.collective, layout, program, order)
+            wrong, condition = check_values(file.collective, layout, program, order)
             faults += wrong
+            faults += [] if condition is None else absent_buffers(file, layout, condition)
         violations += faults
         first = first or (program, order, condition)
     assert first is not None
@@ -248,7 +251,7 @@ def examine_plan_file(file: PlanFile, collective_name: str | None = None, topolo
         return Examined(ProgramVerdict(name, file.num_npus, plan.program.num_messages, _TOO_BROKEN, tuple(violations)))
     violations += late_writes(plan, order)
     assert name is not None
-    wrong, condition = check_values(file, name, plan.layout, plan.program, order)
+    wrong, condition = check_values(name, plan.layout, plan.program, order)
     unique = tuple(dict.fromkeys(violations + wrong))
     verdict = ProgramVerdict(name, file.num_npus, plan.program.num_messages, None, unique)
     return Examined(verdict, plan.program, order, condition)

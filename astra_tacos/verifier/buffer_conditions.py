@@ -1,4 +1,4 @@
-"""Pre- and postconditions of collectives on the buffers of an MSCCL XML.
+"""Pre- and postconditions of collectives on the buffers of an MSCCL XML or an MSCCL++ plan.
 
 Chunks have the order of NCCL's buffers: the part of rank r is the r-th of the whole. Programs of rooted collectives have a fixed
 root, which no executor compares with that of the caller. The oracle therefore infers the root from the result.
@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 
 from astra_tacos.verifier.condition import Condition
-from astra_tacos.verifier.msccl_file import BUFFERS, Layout, MscclFile, uses
-from astra_tacos.verifier.mscclpp_file import PlanFile
+from astra_tacos.verifier.layout import BUFFERS, Layout
 from astra_tacos.verifier.program_form import Program
 from astra_tacos.verifier.program_order import Naming, Order, Value, run
 from astra_tacos.verifier.violation import Violation
@@ -21,36 +20,31 @@ from astra_tacos.verifier.violation import Violation
 _REDUCTIONS = ("all-reduce", "reduce-scatter", "reduce")
 _OWN_CHUNKS = ("all-to-all", "broadcast", "scatter")
 """Collectives in which the input of every rank has its own chunks; in a Broadcast or Scatter only those of the root count."""
-_WITHOUT_INPUT = ("broadcast", "scatter")
+WITHOUT_INPUT = ("broadcast", "scatter")
 _WITHOUT_OUTPUT = ("reduce", "gather")
 """Collectives in which ranks other than the root have no input, or no output."""
 _MOST_LISTED = 1 << 16
 """Missing chunks up to which violations are found one by one."""
-BufferFile = MscclFile | PlanFile
 
 
-def check_values(
-    file: BufferFile, collective: str, layout: Layout, program: Program, order: Order
-) -> tuple[list[Violation], Condition | None]:
+def check_values(collective: str, layout: Layout, program: Program, order: Order) -> tuple[list[Violation], Condition | None]:
     """Violations of a collective's postcondition, and the condition; there is none if too few places are written."""
-    if too_few := _too_few_writes(file, layout, program, collective):
+    if too_few := _too_few_writes(layout, program, collective):
         return [too_few], None
     naming = Naming(layout.grain, layout.whole if collective in _OWN_CHUNKS else 0)
-    before = partial(_before, file, layout, collective)
+    before = partial(_before, layout, collective)
     memory = dict(before())
     violations = run(program, order, memory, naming)
-    root = _root_of(file, layout, collective, memory)
-    after = partial(_after, file, layout, collective, root or 0)
+    root = _root_of(layout, collective, memory)
+    after = partial(_after, layout, collective, root or 0)
     condition = Condition(collective, root, layout.whole, layout.part, before, after, naming)
     violations += condition.compare(program, memory)
-    if root is not None and isinstance(file, MscclFile):
-        violations += _absent_buffers(file, layout, collective, root)
     return violations, condition
 
 
-def _too_few_writes(file: BufferFile, layout: Layout, program: Program, collective: str) -> Violation | None:
+def _too_few_writes(layout: Layout, program: Program, collective: str) -> Violation | None:
     """One violation instead of very many, if the steps write fewer places than have to change."""
-    ranks = 1 if collective in _WITHOUT_OUTPUT else file.num_npus
+    ranks = 1 if collective in _WITHOUT_OUTPUT else layout.num_npus
     # Places that are correct from the start, if in place: a part of every rank, or the buffer of a root.
     needed = ranks * int(layout.size[BUFFERS.index("o")]) - layout.whole
     written = int(program.action_count[program.action_dst >= 0].sum())
@@ -60,34 +54,33 @@ def _too_few_writes(file: BufferFile, layout: Layout, program: Program, collecti
     return Violation("chunk-missing", f"{collective}: {counts}")
 
 
-def _before(file: BufferFile, layout: Layout, collective: str) -> Iterator[tuple[int, Value]]:
+def _before(layout: Layout, collective: str) -> Iterator[tuple[int, Value]]:
     """Locations and their values before the program runs."""
     size = int(layout.size[BUFFERS.index("i")])
 
     def of_input(npu: int, k: int) -> Value:
         return k if collective in _REDUCTIONS else npu * size + k, 1 << npu
 
-    for npu in range(file.num_npus):
+    for npu in range(layout.num_npus):
         first = layout.place(npu, "i")
         yield from ((first + k, of_input(npu, k)) for k in range(size))
-    # A `copy` element of an MSCCL XML happens before all steps.
-    for npu, source, target in file.copies.tolist() if isinstance(file, MscclFile) else ():
-        first, grain = layout.place(npu, "o"), layout.grain
-        yield from ((first + target * grain + k, of_input(npu, source * grain + k)) for k in range(grain))
+    for npu, source, target in layout.copies:
+        first = layout.place(npu, "o") + target
+        yield from ((first + k, of_input(npu, source + k)) for k in range(layout.grain))
 
 
-def _after(file: BufferFile, layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
+def _after(layout: Layout, collective: str, root: int) -> Iterator[tuple[int, Value]]:
     """Locations and the values that they must have after the program; `root` is that of a rooted collective."""
-    expected = _expected(file, layout, collective)
-    for npu in [root] if collective in _WITHOUT_OUTPUT else range(file.num_npus):
+    expected = _expected(layout, collective)
+    for npu in [root] if collective in _WITHOUT_OUTPUT else range(layout.num_npus):
         first = layout.place(npu, "o")
         for k in range(int(layout.size[BUFFERS.index("o")])):
             yield first + k, expected(root, npu, k)
 
 
-def _expected(file: BufferFile, layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
+def _expected(layout: Layout, collective: str) -> Callable[[int, int, int], Value]:
     """A function from root, rank and location in its output buffer to the value that a rooted collective leaves there."""
-    every, whole, part = (1 << file.num_npus) - 1, layout.whole, layout.part
+    every, whole, part = (1 << layout.num_npus) - 1, layout.whole, layout.part
     return {
         "all-reduce": lambda root, npu, k: (k, every),
         "reduce": lambda root, npu, k: (k, every),
@@ -100,13 +93,13 @@ def _expected(file: BufferFile, layout: Layout, collective: str) -> Callable[[in
     }[collective]
 
 
-def _root_of(file: BufferFile, layout: Layout, collective: str, memory: dict[int, Value]) -> int | None:
+def _root_of(layout: Layout, collective: str, memory: dict[int, Value]) -> int | None:
     """The most likely root: the rank whose choice leaves the most places with the value that the collective requires."""
-    if collective not in (*_WITHOUT_INPUT, *_WITHOUT_OUTPUT):
+    if collective not in (*WITHOUT_INPUT, *_WITHOUT_OUTPUT):
         return None
-    expected = _expected(file, layout, collective)
-    votes = np.zeros(file.num_npus, np.int64)
-    for npu in range(file.num_npus):
+    expected = _expected(layout, collective)
+    votes = np.zeros(layout.num_npus, np.int64)
+    for npu in range(layout.num_npus):
         first = layout.place(npu, "o")
         for k in range(int(layout.size[BUFFERS.index("o")])):
             value = memory.get(first + k)
@@ -115,16 +108,3 @@ def _root_of(file: BufferFile, layout: Layout, collective: str, memory: dict[int
             root = npu if collective in _WITHOUT_OUTPUT else value[0] // layout.whole
             votes[root] += value == expected(root, npu, k)
     return int(np.argmax(votes))
-
-
-def _absent_buffers(file: MscclFile, layout: Layout, collective: str, root: int) -> Iterator[Violation]:
-    """Violations for steps that use the input or output buffer of a rank that has none."""
-    if layout.in_place:
-        return
-    name = "i" if collective in _WITHOUT_INPUT else "o"
-    buffer = BUFFERS.index(name)
-    npu = file.step_npu
-    using = np.concatenate([row[used == buffer] for row, used, _ in uses(file)])
-    for row in np.unique(using[npu[using] != root]).tolist():
-        message = f"{file.describe(row)}: uses buffer {name}, which only the root, gpu {root}, has in a {collective}"
-        yield Violation("absent-buffer", message, npu=int(npu[row]))
