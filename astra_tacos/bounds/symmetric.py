@@ -1,4 +1,4 @@
-"""Lower bounds and certificates for networks that look the same from every NPU, from their dimensions, without an array of NPUs.
+"""Lower bounds for networks that look the same from every NPU, from their dimensions, without an array of NPUs.
 
 For a set S of dimensions, the NPUs that differ only in the other dimensions are a *part*; there are m parts, m the product of
 the sizes in S. What has to cross between parts uses the links of S, of which every NPU has as many. So the proofs of
@@ -8,8 +8,6 @@ the sizes in S. What has to cross between parts uses the links of S, of which ev
 - N - N / m chunks of personalised data.
 
 What is personalised also has to cross every dimension as often as its shortest path does.
-
-The certificate of a symmetric schedule has the keys of `certify`. It takes time proportional to the rows of the schedule.
 """
 
 from __future__ import annotations
@@ -17,20 +15,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.certificate import figures_of_time, link_extremes
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.network_config import Dimension, count_links_of, describe_dimensions
+from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.rotations import Shape, table_of_shape
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
 
@@ -226,39 +222,6 @@ def _worst_of_each(bounds: Sequence[Bound]) -> tuple[Bound, ...]:
         if bound.name not in worst or bound.time_ns > worst[bound.name].time_ns:
             worst[bound.name] = bound
     return tuple(worst.values())
-
-
-def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
-    """Figures of a symmetric schedule, ready for JSON; see `certify`. Links stand for all links of their class.
-
-    All chunks count as the largest. `rows` are the sends of NPU 0's chunks.
-    """
-    task = schedule.task
-    describe_link = partial(describe_class, task)
-    bounds, chunked, exact_ns = symmetric_bounds(task), chunked_symmetric_bound(task), exact_symmetric_ns(schedule)
-    figures = figures_of_time(schedule.collective_time_ns, exact_ns, bounds, chunked, task.buffer_bytes, describe_link)
-    return {
-        "network": task.name,
-        "topology": describe_dimensions(task.dimensions),
-        "num_npus": task.num_npus,
-        "num_links": count_links_of(task.dimensions),
-        "collective": task.collective,
-        "size_bytes": task.size_bytes,
-        "chunks_per_npu": task.chunks_per_npu,
-        "root": None,
-        "num_chunks": task.num_chunks * task.num_npus,
-        "chunk_bytes": sorted({task.size_bytes // task.num_parts, task.chunk_bytes}),
-        "synthesizer": schedule.synthesizer,
-        "seed": 0,
-        "link_model": task.link_model,
-        "reduce_bandwidth_gbps": task.reduce_bandwidth_gbps,
-        "num_sends": schedule.num_sends,
-        "num_messages": schedule.num_sends,
-        "rows": schedule.num_rows,
-        **figures,
-        "bus_bandwidth_gbps": figures["algorithm_bandwidth_gbps"] * task.num_phases * (task.num_npus - 1) / task.num_npus,
-        **link_extremes(class_busy_ns(schedule), schedule.collective_time_ns, describe_link),
-    }
 
 
 def class_busy_ns(schedule: SymmetricSchedule) -> Ints:
