@@ -1,13 +1,11 @@
 """Lower bounds for networks that look the same from every NPU, from their dimensions, without an array of NPUs.
 
 For a set S of dimensions, the NPUs that differ only in the other dimensions are a *part*; there are m parts, m the product of
-the sizes in S. What has to cross between parts uses the links of S, of which every NPU has as many. So the proofs of
-`astra_tacos.bounds.partition` (All-Gather, Reduce-Scatter, All-Reduce) and `astra_tacos.bounds.cut` (All-to-All) need, per NPU,
+the sizes in S. What has to cross between parts uses the links of S, of which every NPU has as many. So the proof of
+`astra_tacos.bounds.partition` (All-Gather, Reduce-Scatter, All-Reduce) needs, per NPU, m - 1 chunks per phase and chunk of an
+NPU, since N chunks of all NPUs cross m - 1 times each over the links of N NPUs.
 
-- m - 1 chunks per phase and chunk of an NPU, since N chunks of all NPUs cross m - 1 times each over the links of N NPUs;
-- N - N / m chunks of personalised data.
-
-What is personalised also has to cross every dimension as often as its shortest path does.
+What is personalised has to cross every dimension as often as its shortest path does.
 """
 
 from __future__ import annotations
@@ -52,8 +50,6 @@ def _bounds(dimensions: tuple[Dimension, ...], collective: str, size_bytes: int)
     amounts = np.array([load.amount * chunk_bytes for load in loads])
     times = smallest_times_ns(group, rate[on], latency[on], amounts)
     bounds = [Bound(load.name, whole_ns(time), load.where) for load, time in zip(loads, times.tolist(), strict=True)]
-    farthest = sum(_crossed(block, size)[0] * float(least) for (block, size), least in zip(task.table.shape, floors, strict=True))
-    bounds.append(Bound("diameter", int(farthest), "from an NPU to the farthest one"))
     bounds.append(_by_distance(task, floors, float(rate[task.table.dimension].sum())))
     return _worst_of_each(bounds)
 
@@ -166,17 +162,17 @@ def _loads_of(shape: Shape, num_phases: int) -> tuple[_Load, ...]:
     table = table_of_shape(shape)
     sizes = [size for _, size in shape]
     npus, found = math.prod(sizes), []
-    for chosen in dimension_sets(len(sizes)):
-        parts = math.prod(sizes[at] for at in chosen)
-        amount = num_phases * (parts - 1) if num_phases else npus - npus // parts
-        where = f"{parts} parts without " + " and ".join(f"dimension {at}" for at in chosen)
-        used = np.flatnonzero(np.isin(table.dimension, chosen))
-        found.append(_Load("partition" if num_phases else "cut", used, amount, where))
-    if not num_phases:
-        for index, (block, size) in enumerate(shape):
-            hops = _crossed(block, size)[1] // (2 if table.is_switched[index] else 1) * (npus // size)
-            used = np.flatnonzero(table.dimension == index)
-            found.append(_Load("volume", used, hops, f"dimension {index}, over shortest paths"))
+    if num_phases:
+        for chosen in dimension_sets(len(sizes)):
+            parts = math.prod(sizes[at] for at in chosen)
+            where = f"{parts} parts without " + " and ".join(f"dimension {at}" for at in chosen)
+            used = np.flatnonzero(np.isin(table.dimension, chosen))
+            found.append(_Load("partition", used, num_phases * (parts - 1), where))
+        return tuple(found)
+    for index, (block, size) in enumerate(shape):
+        hops = _crossed(block, size)[1] // (2 if table.is_switched[index] else 1) * (npus // size)
+        used = np.flatnonzero(table.dimension == index)
+        found.append(_Load("volume", used, hops, f"dimension {index}, over shortest paths"))
     return tuple(found)
 
 
