@@ -83,13 +83,15 @@ def verify_program(
     """
     from astra_tacos.run.trace.reader import read_trace
     from astra_tacos.verifier.program import verify_msccl_xml, verify_mscclpp_plan, verify_trace, verify_trace_of
+    from astra_tacos.verifier.trace_conditions import shortest_message
 
     if path.suffix == ".xml":
         verdict = verify_msccl_xml(path, collective, topology)
     elif path.suffix == ".json":
         verdict = verify_mscclpp_plan(path, collective, topology)
     elif unequal is not None:
-        verdict = verify_trace_of(read_trace(path), unequal, topology)
+        fastest = 0.0 if topology is None else float(topology.link_bandwidth_gibps.max())
+        verdict = verify_trace_of(read_trace(path), (unequal,), shortest_message(fastest), topology)
     else:
         verdict = verify_trace(read_trace(path), collective, topology, root)
     what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -114,13 +115,19 @@ def verify_trace(
     return examine_trace(trace, collective_name, topology, root).verdict
 
 
-def verify_trace_of(trace: Trace, collective: Collective, topology: Topology | None = None) -> ProgramVerdict:
-    """Judge the Chakra traces of a collective whose chunks are known: values, and sizes of messages.
+def verify_trace_of(
+    trace: Trace, collectives: Sequence[Collective], shortest_bytes: int = 0, topology: Topology | None = None
+) -> ProgramVerdict:
+    """Judge the Chakra traces of collectives whose chunks are known and follow one another: values, and sizes of messages.
 
     Parameters
     ----------
     trace, topology
         As for `verify_trace`.
+    collectives
+        One or more, on as many NPUs.
+    shortest_bytes
+        Messages of fewer bytes may be as long as this.
 
     Raises
     ------
@@ -128,16 +135,16 @@ def verify_trace_of(trace: Trace, collective: Collective, topology: Topology | N
         If chunk numbers are beyond reason.
     """
     program, violations = chakra_program(trace)
-    if program.num_ranks != collective.num_npus:
-        violations.append(Violation("rank-count", f"{program.num_ranks} ranks, expected {collective.num_npus}"))
-        return ProgramVerdict(collective.name, program.num_ranks, program.num_messages, None, tuple(violations))
+    name, num_npus = collectives[0].name, collectives[0].num_npus
+    if program.num_ranks != num_npus:
+        violations.append(Violation("rank-count", f"{program.num_ranks} ranks, expected {num_npus}"))
+        return ProgramVerdict(name, program.num_ranks, program.num_messages, None, tuple(violations))
     order, violations = _judge_on(program, violations, topology)
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
-        rate = 0.0 if topology is None else float(topology.link_bandwidth_gibps.max())
-        violations += check_parts(trace, program, order, [collective], shortest_message(rate))
+        violations += check_parts(trace, program, order, collectives, shortest_bytes)
         unchecked = None
-    return ProgramVerdict(collective.name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
+    return ProgramVerdict(name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
 
 
 def examine_trace(

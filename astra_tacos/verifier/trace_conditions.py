@@ -8,7 +8,7 @@ What the collectives of a trace demand of its memory, where a trace is for sever
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -155,7 +155,7 @@ def shortest_message(fastest_gibps: float) -> int:
 
 
 def check_parts(
-    trace: Trace, program: Program, order: Order, collectives: list[Collective], shortest_bytes: int
+    trace: Trace, program: Program, order: Order, collectives: Sequence[Collective], shortest_bytes: int
 ) -> list[Violation]:
     """Violations of what several collectives demand, whose chunks follow one another: values and sizes of messages.
 
