@@ -66,7 +66,6 @@ _PUBLIC = {
         "CHUNKED_BOUNDS": "bounds",
         "Bound": "bounds.bound",
         "certify": "bounds.certificate",
-        "certify_symmetric": "bounds.symmetric",
     },
     "Verification": {
         "verify": "verifier.schedule_oracle",

@@ -3,7 +3,6 @@
 from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, chunked_lower_bound, lower_bound
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.collective.patterns import all_gather, all_reduce, all_to_all, broadcast, gather, reduce, reduce_scatter, scatter
@@ -148,7 +147,6 @@ __all__ = [
     "broadcast",
     "build_topology",
     "certify",
-    "certify_symmetric",
     "chunked_lower_bound",
     "compact",
     "compute_timing",

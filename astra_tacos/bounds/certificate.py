@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from astra_tacos.bounds import all_bounds, chunked_lower_bound, largest
 from astra_tacos.bounds.bound import Bound
+from astra_tacos.bounds.symmetric import chunked_symmetric_bound, class_busy_ns, describe_class, symmetric_bounds
+from astra_tacos.network.network_config import count_links_of, describe_dimensions
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, exact_symmetric_ns
 from astra_tacos.support.arrays import Ints
 
 
-def certify(schedule: Schedule, bounds: tuple[Bound, ...] | None = None) -> dict[str, Any]:
+def certify(schedule: Schedule | SymmetricSchedule, bounds: tuple[Bound, ...] | None = None) -> dict[str, Any]:
     """Figures of a schedule, ready for JSON. Bandwidths are decimal GB/s, as nccl-tests has them.
 
     `time_ns` is the time of the schedule on links of its own link model, in arithmetic that truncates nothing; `predicted_ns` is
@@ -27,22 +31,45 @@ def certify(schedule: Schedule, bounds: tuple[Bound, ...] | None = None) -> dict
     Parameters
     ----------
     schedule
-        The schedule.
+        The schedule. Of a symmetric one, links stand for all links of their class, and `rows` are the sends of NPU 0's chunks.
     bounds
         Bounds that hold for every cut of its collective; None for those of its own chunks.
     """
+    judged = _of_symmetric(schedule) if isinstance(schedule, SymmetricSchedule) else _of_sends(schedule)
+    figures = figures_of_time(
+        schedule.collective_time_ns,
+        judged.exact_ns,
+        judged.bounds() if bounds is None else bounds,
+        judged.chunked,
+        judged.buffer_bytes,
+        judged.describe_link,
+    )
+    return {
+        **judged.about,
+        **figures,
+        "bus_bandwidth_gbps": figures["algorithm_bandwidth_gbps"] * judged.bus_factor,
+        **_link_extremes(judged.busy_ns, schedule.collective_time_ns, judged.describe_link),
+    }
+
+
+class _Judged(NamedTuple):
+    """What a certificate is made of: what the schedule is, its time, and what bounds it."""
+
+    about: dict[str, Any]
+    exact_ns: float
+    bounds: Callable[[], tuple[Bound, ...]]
+    chunked: Bound | None
+    buffer_bytes: int
+    bus_factor: float
+    busy_ns: Ints
+    describe_link: Callable[[int], str]
+
+
+def _of_sends(schedule: Schedule) -> _Judged:
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.
     is_by_chunk = collective.part_bytes is None and schedule.message_first is None and schedule.sums is None
-    figures = figures_of_time(
-        schedule.collective_time_ns,
-        exact_time_ns(schedule),
-        all_bounds(topology, collective, timing) if bounds is None else bounds,
-        chunked_lower_bound(topology, collective, timing) if is_by_chunk else None,
-        collective.buffer_bytes,
-        topology.describe_link,
-    )
-    return {
+    about = {
         "network": topology.name,
         "topology": topology.describe_shape(),
         "num_npus": topology.num_endpoints,
@@ -60,10 +87,51 @@ def certify(schedule: Schedule, bounds: tuple[Bound, ...] | None = None) -> dict
         "reduce_bandwidth_gbps": timing.reduce_bandwidth_gbps,
         "num_sends": schedule.num_sends,
         "num_messages": schedule.num_messages,
-        **figures,
-        "bus_bandwidth_gbps": figures["algorithm_bandwidth_gbps"] * collective.bus_factor,
-        **link_extremes(schedule.link_busy_ns, schedule.collective_time_ns, topology.describe_link),
     }
+    return _Judged(
+        about,
+        exact_time_ns(schedule),
+        partial(all_bounds, topology, collective, timing),
+        chunked_lower_bound(topology, collective, timing) if is_by_chunk else None,
+        collective.buffer_bytes,
+        collective.bus_factor,
+        schedule.link_busy_ns,
+        topology.describe_link,
+    )
+
+
+def _of_symmetric(schedule: SymmetricSchedule) -> _Judged:
+    """In time proportional to the rows of the schedule; all chunks count as the largest."""
+    task = schedule.task
+    about = {
+        "network": task.name,
+        "topology": describe_dimensions(task.dimensions),
+        "num_npus": task.num_npus,
+        "num_links": count_links_of(task.dimensions),
+        "collective": task.collective,
+        "size_bytes": task.size_bytes,
+        "chunks_per_npu": task.chunks_per_npu,
+        "root": None,
+        "num_chunks": task.num_chunks * task.num_npus,
+        "chunk_bytes": sorted({task.size_bytes // task.num_parts, task.chunk_bytes}),
+        "synthesizer": schedule.synthesizer,
+        "seed": 0,
+        "link_model": task.link_model,
+        "reduce_bandwidth_gbps": task.reduce_bandwidth_gbps,
+        "num_sends": schedule.num_sends,
+        "num_messages": schedule.num_sends,
+        "rows": schedule.num_rows,
+    }
+    return _Judged(
+        about,
+        exact_symmetric_ns(schedule),
+        partial(symmetric_bounds, task),
+        chunked_symmetric_bound(task),
+        task.buffer_bytes,
+        task.num_phases * (task.num_npus - 1) / task.num_npus,
+        class_busy_ns(schedule),
+        partial(describe_class, task),
+    )
 
 
 def figures_of_time(
@@ -120,7 +188,7 @@ def is_optimal(time_ns: float, bound_ns: int) -> bool:
     return time_ns - bound_ns <= 1
 
 
-def link_extremes(busy_ns: Ints, time_ns: int, describe_link: Callable[[int], str]) -> dict[str, Any]:
+def _link_extremes(busy_ns: Ints, time_ns: int, describe_link: Callable[[int], str]) -> dict[str, Any]:
     """The links that are busy longest and least, in words, and the share of the time for which they are busy."""
     extremes = {"busiest_link": int(np.argmax(busy_ns)), "idlest_link": int(np.argmin(busy_ns))}
     return {

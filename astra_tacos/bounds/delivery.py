@@ -20,7 +20,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.bounds.any_algorithm.latency import SWEEPS
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
@@ -28,6 +27,8 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.graph import Graph
 
+_SWEEPS = 16
+"""Searches from the NPU that the last one found farthest, in networks that are too large for all pairs."""
 _ALL_SOURCES_UP_TO = 512
 """NPUs from each of which distances are computed; of more, sweeps find a far pair."""
 UNREACHED = 1 << 60
@@ -54,7 +55,7 @@ def diameter(topology: Topology, collective: Collective, timing: Timing) -> Boun
     every = len(members) <= _ALL_SOURCES_UP_TO
     best, pair = 0.0, (0, 0)
     sources = members if every else members[:1]
-    for _ in range(1 if every else SWEEPS):
+    for _ in range(1 if every else _SWEEPS):
         distance = graph.distances(sources)[:, members]
         row, column = np.unravel_index(int(distance.argmax()), distance.shape)
         if distance[row, column] <= best:

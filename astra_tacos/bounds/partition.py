@@ -133,7 +133,7 @@ def _numbered(group: Ints) -> Ints:
 def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """The worst of the partitions that are tried.
 
-    These are single NPUs (the volume bound), blocks along dimensions, parts that only slower links connect, and, for an
+    These are single NPUs, blocks along dimensions, parts that only slower links connect, and, for an
     All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts. Where not
     all NPUs take part, only parts with members count; a personalised chunk has to cross once if its target is in another part.
     """
@@ -148,7 +148,8 @@ def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[Ints, 
         links, parts = _links_between(topology, group), len(np.unique(group[data.collective.member_npus]))
         bandwidth = float(topology.link_bandwidth_gibps[links].sum())
         where = f"{parts} parts with {len(links)} links between them, {bandwidth:.6g} GiB/s"
-        bounds.append(Bound("partition", time_ns(links, data.between(group)), where, (), tuple(links.tolist())))
+        binding = () if len(links) == topology.num_links else tuple(links.tolist())
+        bounds.append(Bound("partition", time_ns(links, data.between(group)), where, (), binding))
     return max(bounds, key=lambda bound: bound.time_ns)
 
 

@@ -1,15 +1,11 @@
-"""Lower bounds and certificates for networks that look the same from every NPU, from their dimensions, without an array of NPUs.
+"""Lower bounds for networks that look the same from every NPU, from their dimensions, without an array of NPUs.
 
 For a set S of dimensions, the NPUs that differ only in the other dimensions are a *part*; there are m parts, m the product of
-the sizes in S. What has to cross between parts uses the links of S, of which every NPU has as many. So the proofs of
-`astra_tacos.bounds.partition` (All-Gather, Reduce-Scatter, All-Reduce) and `astra_tacos.bounds.cut` (All-to-All) need, per NPU,
+the sizes in S. What has to cross between parts uses the links of S, of which every NPU has as many. So the proof of
+`astra_tacos.bounds.partition` (All-Gather, Reduce-Scatter, All-Reduce) needs, per NPU, m - 1 chunks per phase and chunk of an
+NPU, since N chunks of all NPUs cross m - 1 times each over the links of N NPUs.
 
-- m - 1 chunks per phase and chunk of an NPU, since N chunks of all NPUs cross m - 1 times each over the links of N NPUs;
-- N - N / m chunks of personalised data.
-
-What is personalised also has to cross every dimension as often as its shortest path does.
-
-The certificate of a symmetric schedule has the keys of `certify`. It takes time proportional to the rows of the schedule.
+What is personalised has to cross every dimension as often as its shortest path does.
 """
 
 from __future__ import annotations
@@ -17,20 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.bounds.certificate import figures_of_time, link_extremes
 from astra_tacos.network.blocks.building_block import BuildingBlock
-from astra_tacos.network.network_config import Dimension, count_links_of, describe_dimensions
+from astra_tacos.network.network_config import Dimension
 from astra_tacos.network.rotations import Shape, table_of_shape
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
+from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.units import bytes_per_ns
 
@@ -56,8 +50,6 @@ def _bounds(dimensions: tuple[Dimension, ...], collective: str, size_bytes: int)
     amounts = np.array([load.amount * chunk_bytes for load in loads])
     times = smallest_times_ns(group, rate[on], latency[on], amounts)
     bounds = [Bound(load.name, whole_ns(time), load.where) for load, time in zip(loads, times.tolist(), strict=True)]
-    farthest = sum(_crossed(block, size)[0] * float(least) for (block, size), least in zip(task.table.shape, floors, strict=True))
-    bounds.append(Bound("diameter", int(farthest), "from an NPU to the farthest one"))
     bounds.append(_by_distance(task, floors, float(rate[task.table.dimension].sum())))
     return _worst_of_each(bounds)
 
@@ -170,17 +162,17 @@ def _loads_of(shape: Shape, num_phases: int) -> tuple[_Load, ...]:
     table = table_of_shape(shape)
     sizes = [size for _, size in shape]
     npus, found = math.prod(sizes), []
-    for chosen in dimension_sets(len(sizes)):
-        parts = math.prod(sizes[at] for at in chosen)
-        amount = num_phases * (parts - 1) if num_phases else npus - npus // parts
-        where = f"{parts} parts without " + " and ".join(f"dimension {at}" for at in chosen)
-        used = np.flatnonzero(np.isin(table.dimension, chosen))
-        found.append(_Load("partition" if num_phases else "cut", used, amount, where))
-    if not num_phases:
-        for index, (block, size) in enumerate(shape):
-            hops = _crossed(block, size)[1] // (2 if table.is_switched[index] else 1) * (npus // size)
-            used = np.flatnonzero(table.dimension == index)
-            found.append(_Load("volume", used, hops, f"dimension {index}, over shortest paths"))
+    if num_phases:
+        for chosen in dimension_sets(len(sizes)):
+            parts = math.prod(sizes[at] for at in chosen)
+            where = f"{parts} parts without " + " and ".join(f"dimension {at}" for at in chosen)
+            used = np.flatnonzero(np.isin(table.dimension, chosen))
+            found.append(_Load("partition", used, num_phases * (parts - 1), where))
+        return tuple(found)
+    for index, (block, size) in enumerate(shape):
+        hops = _crossed(block, size)[1] // (2 if table.is_switched[index] else 1) * (npus // size)
+        used = np.flatnonzero(table.dimension == index)
+        found.append(_Load("volume", used, hops, f"dimension {index}, over shortest paths"))
     return tuple(found)
 
 
@@ -226,39 +218,6 @@ def _worst_of_each(bounds: Sequence[Bound]) -> tuple[Bound, ...]:
         if bound.name not in worst or bound.time_ns > worst[bound.name].time_ns:
             worst[bound.name] = bound
     return tuple(worst.values())
-
-
-def certify_symmetric(schedule: SymmetricSchedule) -> dict[str, Any]:
-    """Figures of a symmetric schedule, ready for JSON; see `certify`. Links stand for all links of their class.
-
-    All chunks count as the largest. `rows` are the sends of NPU 0's chunks.
-    """
-    task = schedule.task
-    describe_link = partial(describe_class, task)
-    bounds, chunked, exact_ns = symmetric_bounds(task), chunked_symmetric_bound(task), exact_symmetric_ns(schedule)
-    figures = figures_of_time(schedule.collective_time_ns, exact_ns, bounds, chunked, task.buffer_bytes, describe_link)
-    return {
-        "network": task.name,
-        "topology": describe_dimensions(task.dimensions),
-        "num_npus": task.num_npus,
-        "num_links": count_links_of(task.dimensions),
-        "collective": task.collective,
-        "size_bytes": task.size_bytes,
-        "chunks_per_npu": task.chunks_per_npu,
-        "root": None,
-        "num_chunks": task.num_chunks * task.num_npus,
-        "chunk_bytes": sorted({task.size_bytes // task.num_parts, task.chunk_bytes}),
-        "synthesizer": schedule.synthesizer,
-        "seed": 0,
-        "link_model": task.link_model,
-        "reduce_bandwidth_gbps": task.reduce_bandwidth_gbps,
-        "num_sends": schedule.num_sends,
-        "num_messages": schedule.num_sends,
-        "rows": schedule.num_rows,
-        **figures,
-        "bus_bandwidth_gbps": figures["algorithm_bandwidth_gbps"] * task.num_phases * (task.num_npus - 1) / task.num_npus,
-        **link_extremes(class_busy_ns(schedule), schedule.collective_time_ns, describe_link),
-    }
 
 
 def class_busy_ns(schedule: SymmetricSchedule) -> Ints:

@@ -144,10 +144,10 @@ def _schedule(path: Path) -> dict[str, Any]:
 
 
 def _symmetric(path: Path) -> dict[str, Any]:
-    from astra_tacos.bounds.symmetric import certify_symmetric
+    from astra_tacos.bounds.certificate import certify
     from astra_tacos.schedule.symmetric_schedule import load_symmetric_schedule
     from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
     schedule = load_symmetric_schedule(path)
     check_symmetric(schedule)
-    return certify_symmetric(schedule)
+    return certify(schedule)

@@ -160,7 +160,7 @@ def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: b
 def _replay_path(
     kind: Kind, target: Path, network_path: Path | None, backend: Backend | None, ns3_config: Path | None, as_json: bool
 ) -> None:
-    from astra_tacos.solver.verdict import replay_schedule_file, replay_trace_file, replayed_answer
+    from astra_tacos.solver.replayed import replay_schedule_file, replay_trace_file, replayed_answer
 
     compile_ahead(*((*READING, *REPLAYING) if kind is Kind.TRACE else CHECKING))
     with progress("replaying"):

@@ -34,7 +34,7 @@ from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.units import MAX_SIZE_BYTES, parse_size
-from astra_tacos.verifier.msccl_program import MAX_BLOCKS_OF_CHANNEL, MAX_CHILDREN, MAX_COUNT, MAX_DEPID, MAX_XML_NODES
+from astra_tacos.verifier.msccl_rules import MAX_BLOCKS_OF_CHANNEL, MAX_CHILDREN, MAX_COUNT, MAX_DEPID, MAX_XML_NODES
 
 SEND, RECV = 0, 1
 _MAX_NAME = 200

@@ -18,7 +18,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
 from astra_tacos.bounds import lower_bound
-from astra_tacos.bounds.any_algorithm.latency import diameter
 from astra_tacos.bounds.any_algorithm.ports import egress, ingress
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
@@ -77,7 +76,7 @@ def collective_of_group(case: DistinctCollective, members: tuple[int, ...], topo
     return make_collective(case.collective, topology.num_npus, case.size_bytes, 1, root, members)
 
 
-QUICK_BOUNDS = (ingress, egress, diameter)
+QUICK_BOUNDS = (ingress, egress)
 """Those that are quick to find."""
 
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.bounds.symmetric import certify_symmetric
 from astra_tacos.collective import make_collective, size_as_run
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.chakra import order_of_traces
@@ -290,7 +289,7 @@ class CompactSolution(_Certified):
     @cached_property
     def _figures(self) -> dict[str, Any]:
         clock = self.request.clock
-        figures = certify_symmetric(self.schedule)
+        figures = certify(self.schedule)
         time_ns = symmetric_time_ns(self.schedule, clock)
         assert time_ns is not None  # `solve` refuses other clocks
         if not clock.models_congestion:

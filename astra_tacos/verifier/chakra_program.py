@@ -27,6 +27,7 @@ from astra_tacos.verifier.program_form import (
     MAX_LOCATIONS,
     NOWHERE,
     Action,
+    Alike,
     Buffers,
     Program,
     Region,
@@ -39,6 +40,7 @@ from astra_tacos.verifier.violation import Violation
 
 _MAX_TAGS = 500_000_000
 """ASTRA-sim takes tags modulo this (`astra-sim/system/Sys.cc`)."""
+_IN_FLIGHT = "can be in flight at once under one tag, source, destination and size"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,7 +247,7 @@ def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Pro
     send_key, recv_key = _keys(trace, rank, sends, sends=True), _keys(trace, rank, recvs, sends=False)
     matched_send, matched_recv = match_messages(send_key, place[sends], recv_key, place[recvs])
     violations += _unmatched(trace, rank, np.delete(sends, matched_send), np.delete(recvs, matched_recv))
-    alike = [successors(send_key, place[sends]), successors(recv_key, place[recvs])]
+    alike = zip(successors(send_key, place[sends]), successors(recv_key, place[recvs]), strict=True)
     messages = np.concatenate((sends, recvs))
     contents = contents_of(trace, chunks, messages, violations) if len(messages) else None
     buffers, reductions = None, []
@@ -274,8 +276,7 @@ def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Pro
         action_peer=peer,
         message_send=action_of[message_send],
         message_recv=action_of[message_recv],
-        alike_first=np.concatenate((sends[alike[0][0]], recvs[alike[1][0]])),
-        alike_second=np.concatenate((sends[alike[0][1]], recvs[alike[1][1]])),
+        alike=Alike("duplicate-tag", _IN_FLIGHT, *(np.concatenate((sends[one], recvs[other])) for one, other in alike)),
         adds_commute=True,
         buffers=buffers,
     )

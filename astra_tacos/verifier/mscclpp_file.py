@@ -13,11 +13,11 @@ from typing import Any
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.input_file import read_bounded, refuse_foreign
 from astra_tacos.support.text_files import describe, is_whole, parse_json_object
+from astra_tacos.verifier.layout import BUFFERS
 from astra_tacos.verifier.program_form import MAX_LOCATIONS
 
 MAX_FILE_BYTES = 1 << 28
 """Of a plan."""
-BUFFER_NAMES = ("i", "o", "s")
 PACKET_OPS = ("ppkt", "rppkt", "respkt", "repkt", "recpkt", "recspkt", "cpkt", "upkt", "gstorepkt")
 RELAXED_OPS = ("rlxsignal", "rlxwait")
 PORT_OPS = ("pws", "pwsf", "flush")
@@ -166,7 +166,7 @@ def _read_gpu(gpu: _Entry, num_ranks: int) -> PlanGpu:
     for channel in gpu.entries("channels"):
         kind = channel.choice("channel_type", _CHANNELS)
         if kind == "switch":
-            buffer = channel.choice("buffer_type", BUFFER_NAMES)
+            buffer = channel.choice("buffer_type", BUFFERS)
             for group in channel.entries("rank_groups"):
                 groups.append((buffer, group.wholes("ranks", num_ranks)))
         else:
@@ -176,7 +176,7 @@ def _read_gpu(gpu: _Entry, num_ranks: int) -> PlanGpu:
     remote = [
         (
             entry.whole("rank", most=num_ranks - 1),
-            entry.choice("type", BUFFER_NAMES),
+            entry.choice("type", BUFFERS),
             entry.choices("access_channel_types", _CHANNELS),
         )
         for entry in gpu.entries("remote_buffers", may_be_absent=True)
@@ -261,7 +261,7 @@ class _Block:
                 entry.refuse(f"thread block has no remote buffer for {kind or 'no'} channels")
             rank, buffer = known[entry.whole("buffer_id", most=len(known) - 1)]
             return Slice((rank,), buffer, index, size, is_remote=True)
-        return Slice((self.rank,), entry.choice("type", BUFFER_NAMES), index, size)
+        return Slice((self.rank,), entry.choice("type", BUFFERS), index, size)
 
 
 class _Entry:

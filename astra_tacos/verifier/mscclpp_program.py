@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.verifier.msccl_file import Layout, buffer_begins
-from astra_tacos.verifier.mscclpp_file import BUFFER_NAMES, PACKET_OPS, PORT_OPS, RELAXED_OPS, PlanFile, PlanOp, Slice
-from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Buffers, Program
+from astra_tacos.verifier.layout import BUFFERS, Layout
+from astra_tacos.verifier.mscclpp_file import PACKET_OPS, PORT_OPS, RELAXED_OPS, PlanFile, PlanOp, Slice
+from astra_tacos.verifier.program_form import MAX_LOCATIONS, NOWHERE, Action, Alike, Buffers, Program
 from astra_tacos.verifier.program_order import Order
 from astra_tacos.verifier.violation import Violation
 
@@ -31,12 +32,17 @@ _LIMITS = (("operations of a thread block", 64), ("channels of an operation", 8)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanProgram:
-    """A plan as a program."""
+    """A plan as a program.
+
+    Parameters
+    ----------
+    ends
+        int64[num_ranks], the operation with which each rank ends.
+    """
 
     program: Program
     layout: Layout
-    in_order: list[tuple[int, int]]
-    ends: list[int]
+    ends: Ints
     violations: list[Violation]
 
 
@@ -146,14 +152,12 @@ def plan_layout(file: PlanFile) -> Layout:
     part = 0 if file.collective == "all-reduce" else expected[2] * grain
     whole = max(inputs, outputs) * grain
     size = np.array((inputs, outputs, scratch), np.int64) * grain
-    scratch_at = whole if file.in_place else int(size[0] + size[1])
-    begin = buffer_begins(file.collective, num, size, part, scratch_at, in_place=file.in_place)
-    own_at = scratch_at + int(size[2])
     room = max(sum(_sizes(op) for block in gpu.blocks for op in block) for gpu in file.gpus)
-    stride = own_at + (room + 1) * grain
+    layout = Layout.of(file.collective, num, grain, (whole, part), size, (room + 1) * grain, in_place=file.in_place)
+    stride = layout.stride
     if stride * num > MAX_LOCATIONS:
         raise ConfigError(f"{file.path}: {stride * num:,} places in all, expected at most {MAX_LOCATIONS:,}")
-    return Layout(grain, whole, part, size, begin, scratch_at, own_at, stride, file.in_place)
+    return layout
 
 
 def _sizes(op: PlanOp) -> int:
@@ -251,7 +255,7 @@ class _Builder:
 
     def _place(self, rank: int, entry: Slice, op: PlanOp, where: str) -> tuple[int, int] | None:
         """First location and number of locations of a slice, None if it is past the end of its buffer."""
-        layout, buffer = self.layout, BUFFER_NAMES.index(entry.buffer)
+        layout, buffer = self.layout, BUFFERS.index(entry.buffer)
         room = self.file.gpus[rank].chunks[buffer]
         if entry.index + entry.size > room:
             text = f"{where}: chunks {entry.index} to {entry.index + entry.size - 1} of buffer {entry.buffer}, which has {room}"
@@ -365,7 +369,7 @@ class _Builder:
         rows = np.array([action for actions in nodes.actions for action in actions], np.int64).reshape(-1, 5)
         ends = np.array([(first[a] + b, first[c] + d) for (a, b), (c, d) in nodes.messages], np.int64).reshape(-1, 2)
         before, after = (np.array([pair[end] for pair in nodes.order], np.int64) for end in (0, 1))
-        none = np.empty(0, np.int64)
+        pairs = np.array(self.alike, np.int64).reshape(-1, 2)
         program = Program(
             num_ranks=self.file.num_npus,
             op_rank=np.array(nodes.rank, np.int64),
@@ -380,12 +384,11 @@ class _Builder:
             action_peer=np.ascontiguousarray(rows[:, 4]),
             message_send=np.ascontiguousarray(ends[:, 0]),
             message_recv=np.ascontiguousarray(ends[:, 1]),
-            alike_first=none,
-            alike_second=none,
+            alike=Alike("signal-order", "use one channel or semaphore in no certain order", pairs[:, 0], pairs[:, 1]),
             adds_commute=False,
             buffers=Buffers(layout.stride, layout.regions),
         )
-        return PlanProgram(program, layout, self.alike, self.ends, self.violations)
+        return PlanProgram(program, layout, np.array(self.ends, np.int64), self.violations)
 
 
 def late_writes(plan: PlanProgram, order: Order) -> list[Violation]:
@@ -394,7 +397,7 @@ def late_writes(plan: PlanProgram, order: Order) -> list[Violation]:
     rank, offset = np.divmod(program.action_dst, layout.stride)
     begin = layout.begin[np.maximum(rank, 0) % program.num_ranks, 1]
     writes = np.flatnonzero((program.action_dst >= 0) & (offset >= begin) & (offset < begin + layout.size[1]))
-    ops, ends = program.action_op[writes], np.array(plan.ends, np.int64)[rank[writes]]
+    ops, ends = program.action_op[writes], plan.ends[rank[writes]]
     late = writes[~order.comes_before(ops, ends)]
     return [
         Violation(

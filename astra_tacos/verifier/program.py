@@ -5,32 +5,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.errors import ConfigError, VerificationError
+from astra_tacos.verifier.buffer_conditions import check_values
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.msccl_conditions import BufferFile, check_values, stated_values
-from astra_tacos.verifier.msccl_file import Layout, MscclFile, lay_out, read_msccl_xml
-from astra_tacos.verifier.msccl_program import check_rules, msccl_program
+from astra_tacos.verifier.condition import Condition
+from astra_tacos.verifier.msccl_file import MscclFile, read_msccl_xml
+from astra_tacos.verifier.msccl_places import absent_buffers, lay_out
+from astra_tacos.verifier.msccl_program import msccl_program
+from astra_tacos.verifier.msccl_rules import check_rules
 from astra_tacos.verifier.mscclpp_file import PlanFile, read_mscclpp_plan
 from astra_tacos.verifier.mscclpp_program import late_writes, plan_program, why_no_schedule, why_refused
 from astra_tacos.verifier.program_form import Action, Program
-from astra_tacos.verifier.program_order import Order, Value, check_races, find_order, judge_order
-from astra_tacos.verifier.trace_conditions import (
-    KNOWN_COLLECTIVES,
-    check_parts,
-    check_trace_values,
-    shortest_message,
-    stated_trace_values,
-)
+from astra_tacos.verifier.program_order import Order, Value, judge_order
+from astra_tacos.verifier.trace_conditions import check_parts, check_trace_values, shortest_message
 from astra_tacos.verifier.violation import Violation
 
 _TOO_BROKEN = "it has too many errors to be followed"
@@ -78,17 +77,14 @@ class Examined:
     ----------
     program, order
         The actions of the file, and an order that it allows: of an MSCCL XML for both placements, those of the first.
-    layout
-        The locations of the buffers of an MSCCL XML or an MSCCL++ plan.
-    root
-        The root of a rooted collective of an XML or a plan, by its result.
+    condition
+        What was asked of its values.
     """
 
     verdict: ProgramVerdict
     program: Program | None = None
     order: Order | None = None
-    layout: Layout | None = None
-    root: int | None = None
+    condition: Condition | None = None
 
 
 def verify_trace(
@@ -119,13 +115,19 @@ def verify_trace(
     return examine_trace(trace, collective_name, topology, root).verdict
 
 
-def verify_trace_of(trace: Trace, collective: Collective, topology: Topology | None = None) -> ProgramVerdict:
-    """Judge the Chakra traces of a collective whose chunks are known: values, and sizes of messages.
+def verify_trace_of(
+    trace: Trace, collectives: Sequence[Collective], shortest_bytes: int = 0, topology: Topology | None = None
+) -> ProgramVerdict:
+    """Judge the Chakra traces of collectives whose chunks are known and follow one another: values, and sizes of messages.
 
     Parameters
     ----------
     trace, topology
         As for `verify_trace`.
+    collectives
+        One or more, on as many NPUs.
+    shortest_bytes
+        Messages of fewer bytes may be as long as this.
 
     Raises
     ------
@@ -133,16 +135,16 @@ def verify_trace_of(trace: Trace, collective: Collective, topology: Topology | N
         If chunk numbers are beyond reason.
     """
     program, violations = chakra_program(trace)
-    if program.num_ranks != collective.num_npus:
-        violations.append(Violation("rank-count", f"{program.num_ranks} ranks, expected {collective.num_npus}"))
-        return ProgramVerdict(collective.name, program.num_ranks, program.num_messages, None, tuple(violations))
+    name, num_npus = collectives[0].name, collectives[0].num_npus
+    if program.num_ranks != num_npus:
+        violations.append(Violation("rank-count", f"{program.num_ranks} ranks, expected {num_npus}"))
+        return ProgramVerdict(name, program.num_ranks, program.num_messages, None, tuple(violations))
     order, violations = _judge_on(program, violations, topology)
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
-        rate = 0.0 if topology is None else float(topology.link_bandwidth_gibps.max())
-        violations += check_parts(trace, program, order, [collective], shortest_message(rate))
+        violations += check_parts(trace, program, order, collectives, shortest_bytes)
         unchecked = None
-    return ProgramVerdict(collective.name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
+    return ProgramVerdict(name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
 
 
 def examine_trace(
@@ -153,10 +155,11 @@ def examine_trace(
     rate = _FASTEST_GIBPS if topology is None else float(topology.link_bandwidth_gibps.max())
     program, violations = chakra_program(trace, shortest_message(rate))
     order, violations = _judge_on(program, violations, topology)
+    condition = None
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
         asked = collective_name
-        collective_name, wrong = check_trace_values(program, order, collective_name, root)
+        collective_name, wrong, condition = check_trace_values(program, order, collective_name, root)
         unchecked = None
         if asked is None and any(each.code == "chunk-count" for each in wrong):
             # Nobody said what the traces are for, and parts of unequal sizes have any number of chunks.
@@ -164,7 +167,7 @@ def examine_trace(
             collective_name, wrong = None, []
         violations += wrong
     verdict = ProgramVerdict(collective_name, program.num_ranks, program.num_messages, unchecked, tuple(violations))
-    return Examined(verdict, program, order)
+    return Examined(verdict, program, order, condition)
 
 
 def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topology: Topology | None = None) -> ProgramVerdict:
@@ -199,19 +202,20 @@ def examine_msccl_file(file: MscclFile, collective_name: str | None = None, topo
     elif collective_name and collective_name != file.collective:
         violations.append(Violation("wrong-collective", f"the file says {file.coll}, expected {collective_name}"))
     unchecked = file.untold or None
-    first: tuple[Program, Order | None, Layout, int | None] | None = None
+    first: tuple[Program, Order | None, Condition | None] | None = None
     for in_place in file.placements or (False,):
         layout = lay_out(file, in_place=in_place)
         program, faults = msccl_program(file, layout)
         order, faults = _judge_on(program, faults, topology)
-        root = None
+        condition = None
         if order is None or program.buffers is None:
             unchecked = _TOO_BROKEN
         elif file.collective is not None:
-            wrong, root = check_values(file, file.collective, layout, program, order)
+            wrong, condition = check_values(file.collective, layout, program, order)
             faults += wrong
+            faults += [] if condition is None else absent_buffers(file, layout, condition)
         violations += faults
-        first = first or (program, order, layout, root)
+        first = first or (program, order, condition)
     assert first is not None
     num_messages = first[0].num_messages
     verdict = ProgramVerdict(file.collective, file.num_npus, num_messages, unchecked, tuple(dict.fromkeys(violations)))
@@ -249,28 +253,20 @@ def examine_plan_file(file: PlanFile, collective_name: str | None = None, topolo
         return Examined(ProgramVerdict(name, file.num_npus, None, unchecked, tuple(violations)))
     plan = plan_program(file)
     violations += plan.violations
-    if topology is not None:
-        violations += _check_channels(plan.program, topology)
-    order, deadlocks = find_order(plan.program)
-    violations += deadlocks
+    order, violations = _judge_on(plan.program, violations, topology)
     if order is None:
         return Examined(ProgramVerdict(name, file.num_npus, plan.program.num_messages, _TOO_BROKEN, tuple(violations)))
-    first, second = (np.array([pair[end] for pair in plan.in_order], np.int64) for end in (0, 1))
-    for pair in np.flatnonzero(~order.comes_before(first, second)).tolist():
-        names = [plan.program.describe(int(op[pair])) for op in (first, second)]
-        text = f"{names[0]} and {names[1]} use one channel or semaphore in no certain order"
-        violations.append(Violation("signal-order", text, npu=int(plan.program.op_rank[first[pair]])))
-    violations += check_races(plan.program, order) + late_writes(plan, order)
+    violations += late_writes(plan, order)
     assert name is not None
-    wrong, root = check_values(file, name, plan.layout, plan.program, order)
+    wrong, condition = check_values(name, plan.layout, plan.program, order)
     unique = tuple(dict.fromkeys(violations + wrong))
     verdict = ProgramVerdict(name, file.num_npus, plan.program.num_messages, None, unique)
-    return Examined(verdict, plan.program, order, plan.layout, root)
+    return Examined(verdict, plan.program, order, condition)
 
 
 def _check_name(name: str | None) -> None:
-    if name is not None and name not in KNOWN_COLLECTIVES:
-        raise ConfigError(f"collective: found {name!r}, expected one of {', '.join(KNOWN_COLLECTIVES)}")
+    if name is not None and name not in COLLECTIVES:
+        raise ConfigError(f"collective: found {name!r}, expected one of {', '.join(COLLECTIVES)}")
 
 
 def _judge_on(program: Program, violations: list[Violation], topology: Topology | None) -> tuple[Order | None, list[Violation]]:
@@ -367,7 +363,7 @@ def prove_msccl_file(file: MscclFile, collective_name: str | None = None) -> Pro
     """Prove a file that has been read, as `prove_msccl_xml` does."""
     # Without violations, every placement of the buffers computes the same; steps and messages do not differ.
     found = examine_msccl_file(file, collective_name)
-    return _proven_file(file, found, file.path)
+    return _proven(file.path, found, least_bytes=file.least_bytes or None, most_bytes=file.most_bytes or None)
 
 
 def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
@@ -386,18 +382,8 @@ def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> 
         If the oracle finds violations, or the plan has packets, relaxed signals, ports or loops.
     """
     file = read_mscclpp_plan(Path(path))
-    proven = _proven_file(file, examine_plan_file(file, collective_name), Path(path))
-    most_bytes = file.most_bytes if file.most_bytes < _NO_LIMIT else 0
-    return replace(proven, most_bytes=most_bytes or None, why_no_schedule=why_no_schedule(file))
-
-
-def _proven_file(file: BufferFile, found: Examined, path: Path) -> ProvenProgram:
-    name = _proven_collective(path, found.verdict)
-    program, order, layout, root = found.program, found.order, found.layout, found.root
-    assert program is not None and order is not None and layout is not None
-    before, after = stated_values(file, name, layout, root)
-    sizes = file.least_bytes or None, file.most_bytes or None
-    return ProvenProgram(path, program, order, name, root, layout.whole, layout.part, before, after, *sizes)
+    sizes = file.least_bytes or None, file.most_bytes if 0 < file.most_bytes < _NO_LIMIT else None
+    return _proven(path, examine_plan_file(file, collective_name), *sizes, why_no_schedule(file))
 
 
 def prove_trace(prefix: str | Path, collective_name: str | None = None, root: int | None = None) -> ProvenProgram:
@@ -424,14 +410,7 @@ def prove_trace(prefix: str | Path, collective_name: str | None = None, root: in
         moved = chunks.moved
         trace = replace(trace, size_bytes=np.where(is_symbolic & (moved > 0), moved, trace.size_bytes))
     found = examine_trace(trace, collective_name, root=root)
-    name = _proven_collective(prefix, found.verdict)
-    program, order = found.program, found.order
-    assert program is not None and order is not None and program.buffers is not None
-    before, after, root, each = stated_trace_values(program, name, root)
-    whole = program.buffers.regions[1].first
-    # Whole and part are what `chunks_per_npu` follows from: ranks of these collectives have no parts.
-    part = 0 if name in ("all-reduce", "broadcast", "reduce") else each
-    return ProvenProgram(Path(prefix), program, order, name, root, whole, part, before, after, numbers_chunks=True)
+    return _proven(prefix, found, numbers_chunks=True)
 
 
 def prove(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
@@ -446,10 +425,22 @@ def prove(path: str | Path, collective_name: str | None = None) -> ProvenProgram
     return provers.get(Path(path).suffix, prove_trace)(path, collective_name)
 
 
-def _proven_collective(path: str | Path, verdict: ProgramVerdict) -> str:
+def _proven(
+    path: str | Path,
+    found: Examined,
+    least_bytes: int | None = None,
+    most_bytes: int | None = None,
+    why_no_schedule: str = "",
+    numbers_chunks: bool = False,
+) -> ProvenProgram:
+    verdict, program, order, condition = found.verdict, found.program, found.order, found.condition
     if verdict.violations:
         many = f"{len(verdict.violations):,} violations, the first: " if len(verdict.violations) > 1 else ""
         raise VerificationError(f"{path}: {many}{verdict.violations[0]}")
     if verdict.unchecked is not None or verdict.collective is None:
         raise VerificationError(f"{path}: result not checked: {verdict.unchecked}, expected a program that can be proven")
-    return verdict.collective
+    assert program is not None and order is not None and condition is not None
+    before, after = dict(condition.before()), dict(condition.after())
+    task = condition.collective, condition.root, condition.whole, condition.part
+    limits = least_bytes, most_bytes, why_no_schedule
+    return ProvenProgram(Path(path), program, order, *task, before, after, *limits, numbers_chunks)

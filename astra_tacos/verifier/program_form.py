@@ -6,7 +6,7 @@ Matching of sends with receives.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
@@ -121,6 +121,22 @@ class Buffers:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Alike:
+    """Pairs of operations that must happen in their order, and the code and the text of a violation where they need not.
+
+    Parameters
+    ----------
+    first, second
+        int64[num_pairs], operations.
+    """
+
+    code: str = ""
+    text: str = ""
+    first: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    second: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """The operations of all ranks, their actions, and their order.
 
@@ -135,8 +151,8 @@ class Program:
         none or it is not known), number of chunks, and the other rank of a send or receive.
     message_send, message_recv
         int64[num_messages], the two actions of each message.
-    alike_first, alike_second
-        int64[...], pairs of operations whose messages could be mistaken for each other, so that they must happen in this order.
+    alike
+        Pairs of operations whose messages could be mistaken for each other, so that they must happen in this order.
     adds_commute
         Whether two additions at one location may happen in any order, or at the same time.
     buffers
@@ -156,8 +172,7 @@ class Program:
     action_peer: Ints
     message_send: Ints
     message_recv: Ints
-    alike_first: Ints
-    alike_second: Ints
+    alike: Alike
     adds_commute: bool
     buffers: Buffers | None
 

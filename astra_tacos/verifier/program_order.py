@@ -105,16 +105,12 @@ def _deadlocks(program: Program, before: Ints, after: Ints, stuck: Bools) -> lis
 
 def check_alike(program: Program, order: Order) -> list[Violation]:
     """A violation for each pair of messages that could be mistaken for each other."""
-    first, second = program.alike_first, program.alike_second
-    unsure = np.flatnonzero(~order.comes_before(first, second))
+    alike, describe = program.alike, program.describe
+    unsure = np.flatnonzero(~order.comes_before(alike.first, alike.second))
+    pairs = zip(alike.first[unsure].tolist(), alike.second[unsure].tolist(), strict=True)
     return [
-        Violation(
-            "duplicate-tag",
-            f"{program.describe(int(first[pair]))} and {program.describe(int(second[pair]))} can be in flight at once under "
-            "one tag, source, destination and size",
-            npu=int(program.op_rank[first[pair]]),
-        )
-        for pair in unsure
+        Violation(alike.code, f"{describe(one)} and {describe(other)} {alike.text}", npu=int(program.op_rank[one]))
+        for one, other in pairs
     ]
 
 

@@ -14,7 +14,7 @@ Whether a run goes to its end is for the replay to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,10 +33,10 @@ from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.program_order import judge_order
+from astra_tacos.verifier.program import verify_trace_of
 from astra_tacos.verifier.run_collectives import CollectiveNodes, collective_nodes
 from astra_tacos.verifier.scheduled_oracle import Rewriting, has_other_origins, judge_scheduled
-from astra_tacos.verifier.trace_conditions import check_parts, shortest_message
+from astra_tacos.verifier.trace_conditions import shortest_message
 from astra_tacos.verifier.violation import Violation
 
 _KEPT = ("kind", "duration_us", "size_bytes", "peer", "tag")
@@ -151,17 +151,13 @@ def _check_trace(
 ) -> tuple[list[Violation], bool]:
     """Violations of one trace by its data, and whether its result could be checked."""
     trace = read_trace(prefix, chunks=True, most_ranks=num_ranks)
-    program, found = chakra_program(trace)
     if not collectives:
+        program, found = chakra_program(trace)
         if program.num_messages:
             found.append(Violation("needless-message", f"{program.num_messages} messages, expected none"))
         return _named(prefix, found), True
-    order, wrong = judge_order(program)
-    found += wrong
-    is_checked = order is None or program.buffers is not None or bool(found)
-    if order is not None and program.buffers is not None:
-        found += check_parts(trace, program, order, collectives, shortest_bytes)
-    return _named(prefix, found), is_checked
+    verdict = verify_trace_of(trace, collectives, shortest_bytes)
+    return _named(prefix, verdict.violations), bool(verdict.violations) or verdict.unchecked is None
 
 
 def _fastest_gibps(network: NetworkConfig) -> float:
@@ -171,7 +167,7 @@ def _fastest_gibps(network: NetworkConfig) -> float:
     return max(rates)
 
 
-def _named(prefix: Path, violations: list[Violation]) -> list[Violation]:
+def _named(prefix: Path, violations: Iterable[Violation]) -> list[Violation]:
     return [replace(each, message=f"{prefix.name}: {each.message}") for each in violations]
 
 

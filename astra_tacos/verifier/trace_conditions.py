@@ -8,29 +8,32 @@ What the collectives of a trace demand of its memory, where a trace is for sever
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
+from astra_tacos.collective import PERSONALISED, ROOTED, make_collective
 from astra_tacos.collective.collective import Collective
+from astra_tacos.collective.patterns import all_reduce_of
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import distinct
+from astra_tacos.verifier.condition import Condition
 from astra_tacos.verifier.program_form import Action, Program
-from astra_tacos.verifier.program_order import Naming, Order, Value, compare, run
+from astra_tacos.verifier.program_order import Naming, Order, Value, run
 from astra_tacos.verifier.violation import Violation
 
-KNOWN_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce", "all-to-all", "scatter", "gather")
 _SHARDED = ("all-gather", "reduce-scatter")
-_COPIES = ("all-gather", "broadcast")
-_PERSONALISED = ("all-to-all", "scatter", "gather")
 
 
-def check_trace_values(program: Program, order: Order, name: str | None, root: int | None = None) -> tuple[str, list[Violation]]:
+def check_trace_values(
+    program: Program, order: Order, name: str | None, root: int | None = None
+) -> tuple[str, list[Violation], Condition | None]:
     """Check the values that a program computes.
 
-    Returns the name of the collective that it is judged as (the given one, or the one that it computes or comes closest to), and
-    the violations.
+    Returns the name of the collective that it is judged as (the given one, or the one that it computes or comes closest to), the
+    violations, and the condition; there is none of a collective that has another number of chunks.
 
     Parameters
     ----------
@@ -45,34 +48,38 @@ def check_trace_values(program: Program, order: Order, name: str | None, root: i
         unit = {"all-to-all": "ordered pairs of", "scatter": "other", "gather": "other"}.get(candidates[0], "")
         multiple = _least_chunks(program, candidates[0])
         message = f"{_num_chunks(program)} chunks, expected a multiple of {multiple} {unit} NPUs".replace("  ", " ")
-        return candidates[0], [Violation("chunk-count", message)]
-    closest: tuple[str, list[Violation]] | None = None
+        return candidates[0], [Violation("chunk-count", message)], None
+    closest: tuple[str, list[Violation], Condition] | None = None
     for candidate in possible:
-        memory = _before(program, candidate, root)
-        found = run(program, order, memory, Naming())
-        found += compare(program, memory, _after(program, candidate, root), candidate, Naming())
+        condition = condition_of(program, _collective(program, candidate, root))
+        memory = dict(condition.before())
+        found = run(program, order, memory, condition.naming) + condition.compare(program, memory)
         if closest is None or len(found) < len(closest[1]) + (candidate == "reduce-scatter"):
-            closest = candidate, found
+            closest = candidate, found, condition
         if not found:
             break
     assert closest is not None
     return closest
 
 
-def stated_trace_values(
-    program: Program, name: str, root: int | None = None
-) -> tuple[dict[int, Value], dict[int, Value], int | None, int]:
-    """What a collective has by location before it and after it, the root of a rooted one, and the chunks of each NPU.
+def _collective(program: Program, name: str, root: int | None) -> Collective:
+    """The collective of this name in the chunks of a program; any size does."""
+    num_ranks, total = program.num_ranks, _num_chunks(program)
+    if name == "all-reduce":
+        return all_reduce_of(num_ranks, total, total)
+    each = total // _least_chunks(program, name)
+    return make_collective(name, num_ranks, each * num_ranks, each, _root(program, name, root) if name in ROOTED else None)
 
-    Parameters
-    ----------
-    program, name, root
-        As for `check_trace_values`, which has found no violations.
-    """
-    each = _num_chunks(program) // _least_chunks(program, name)
-    is_rooted = name in ("broadcast", "reduce", "scatter", "gather")
-    found = _root(program, name, root) if is_rooted else None
-    return _before(program, name, root), dict(_after(program, name, root)), found, each
+
+def condition_of(program: Program, collective: Collective, begin: int = 0) -> Condition:
+    """What a collective has in the memory of a trace before, and must have after; its chunks have the numbers from `begin` on."""
+    assert program.buffers is not None
+    stride, result = program.buffers.stride, program.buffers.result
+    before = partial(_memory_before, collective, stride, begin)
+    after = partial(_memory_after, collective, stride, result, begin)
+    # Whole and part are what `chunks_per_npu` follows from: ranks of some collectives have no parts.
+    part = 0 if collective.name in ("all-reduce", "broadcast", "reduce") else collective.chunks_per_npu
+    return Condition(collective.name, collective.root, collective.num_chunks, part, before, after)
 
 
 def _num_chunks(program: Program) -> int:
@@ -84,7 +91,7 @@ def _num_chunks(program: Program) -> int:
 def _least_chunks(program: Program, name: str) -> int:
     """The number that the number of chunks of a collective is a multiple of."""
     num_ranks = program.num_ranks
-    if name in _PERSONALISED:
+    if name in PERSONALISED:
         return max((num_ranks if name == "all-to-all" else 1) * (num_ranks - 1), 1)
     return num_ranks if name in _SHARDED else 1
 
@@ -130,18 +137,6 @@ def _messages(program: Program) -> tuple[Ints, Ints]:
     return sent, received
 
 
-def _owned(program: Program, name: str, root: int | None) -> list[range]:
-    """The chunks that each rank holds at first (All-Gather, Broadcast) or has in the end (Reduce-Scatter, Reduce)."""
-    num_chunks, num_ranks = _num_chunks(program), program.num_ranks
-    if name in _SHARDED:
-        shard = num_chunks // num_ranks
-        return [range(rank * shard, (rank + 1) * shard) for rank in range(num_ranks)]
-    if name == "all-reduce":
-        return [range(num_chunks)] * num_ranks
-    root = _root(program, name, root)
-    return [range(num_chunks if rank == root else 0) for rank in range(num_ranks)]
-
-
 def _root(program: Program, name: str, root: int | None) -> int:
     """The given root, or the rank that looks like the root."""
     if root is not None and root < program.num_ranks:
@@ -154,54 +149,13 @@ def _root(program: Program, name: str, root: int | None) -> int:
     return int(np.argmin(received if name in ("broadcast", "scatter") else sent))
 
 
-def _ends(program: Program, name: str, root: int | None) -> Iterator[tuple[int, int, int]]:
-    """Each chunk of a personalised collective with its source rank and its destination rank."""
-    others = program.num_ranks - 1
-    each = _num_chunks(program) // _least_chunks(program, name)
-    middle = 0 if name == "all-to-all" else _root(program, name, root)
-    for chunk in range(_num_chunks(program)):
-        one, other = divmod(chunk // each, others) if name == "all-to-all" else (middle, chunk // each)
-        other += other >= one
-        yield (chunk, other, one) if name == "gather" else (chunk, one, other)
-
-
-def _before(program: Program, name: str, root: int | None) -> dict[int, Value]:
-    """Values before the program runs, by location."""
-    assert program.buffers is not None
-    stride = program.buffers.stride
-    if name in _PERSONALISED:
-        return {owner * stride + chunk: (chunk, 1 << owner) for chunk, owner, _ in _ends(program, name, root)}
-    memory: dict[int, Value] = {}
-    for rank, own in enumerate(_owned(program, name if name in _COPIES else "all-reduce", root)):
-        memory.update((rank * stride + chunk, (chunk, 1 << rank)) for chunk in own)
-    return memory
-
-
-def _after(program: Program, name: str, root: int | None) -> Iterator[tuple[int, Value]]:
-    """Locations and the values that they must have after the program."""
-    assert program.buffers is not None
-    stride, num_ranks = program.buffers.stride, program.num_ranks
-    if name in _PERSONALISED:
-        for chunk, owner, target in _ends(program, name, root):
-            yield target * stride + chunk, (chunk, 1 << owner)
-        return
-    owned = _owned(program, name, root)
-    contributors = dict.fromkeys(range(_num_chunks(program)), (1 << num_ranks) - 1)
-    if name in _COPIES:
-        contributors = {chunk: 1 << rank for rank, own in enumerate(owned) for chunk in own}
-        owned = [range(_num_chunks(program))] * num_ranks
-    for rank, chunks in enumerate(owned):
-        for chunk in chunks:
-            yield rank * stride + program.buffers.result + chunk, (chunk, contributors[chunk])
-
-
 def shortest_message(fastest_gibps: float) -> int:
     """What the fastest link carries in 1 ns, in bytes: ASTRA-sim's queues stop at messages that take less, so none is shorter."""
     return math.ceil(fastest_gibps * (1 << 30) / 1e9)
 
 
 def check_parts(
-    trace: Trace, program: Program, order: Order, collectives: list[Collective], shortest_bytes: int
+    trace: Trace, program: Program, order: Order, collectives: Sequence[Collective], shortest_bytes: int
 ) -> list[Violation]:
     """Violations of what several collectives demand, whose chunks follow one another: values and sizes of messages.
 
@@ -219,16 +173,12 @@ def check_parts(
     total, expected = buffers.regions[1].first, sum(each.num_chunks for each in collectives)
     if total != expected:
         return [Violation("chunk-count", f"{total} chunks, expected {expected}")]
-    memory: dict[int, Value] = {}
-    after: dict[str, list[tuple[int, Value]]] = {}
-    begin = 0
-    for collective in collectives:
-        memory.update(_memory_before(collective, buffers.stride, begin))
-        after.setdefault(collective.name, []).extend(_memory_after(collective, buffers.stride, buffers.result, begin))
-        begin += collective.num_chunks
+    begins = np.cumsum([0, *(each.num_chunks for each in collectives)]).tolist()
+    conditions = [condition_of(program, each, begin) for each, begin in zip(collectives, begins, strict=False)]
+    memory = {location: value for each in conditions for location, value in each.before()}
     found = run(program, order, memory, Naming())
-    for name, wanted in after.items():
-        found += compare(program, memory, wanted, name, Naming())
+    for condition in conditions:
+        found += condition.compare(program, memory)
     sizes = np.concatenate([each.chunk_size_bytes for each in collectives])
     return found + _check_sizes(trace, program, memory, sizes, shortest_bytes)
 
@@ -247,16 +197,13 @@ def _memory_before(collective: Collective, stride: int, begin: int) -> Iterator[
 
 def _memory_after(collective: Collective, stride: int, result: int, begin: int) -> Iterator[tuple[int, Value]]:
     """Locations and the values that they must have after."""
-    members = collective.member_npus.tolist()
+    members, owners = collective.member_npus.tolist(), collective.chunk_owner.tolist()
     everyone = sum(1 << rank for rank in members)
-    for place, owner in enumerate(collective.chunk_owner.tolist()):
-        value = begin + place, everyone if collective.reduces else 1 << owner
-        if collective.chunk_target is not None:
-            ranks = [int(collective.chunk_target[place])]
-        else:
-            ranks = members if collective.gathers else [owner]
-        for rank in ranks:
-            yield rank * stride + result + begin + place, value
+    targets = owners if collective.chunk_target is None else collective.chunk_target.tolist()
+    for rank in members if collective.gathers else (None,):
+        for chunk, (owner, target) in enumerate(zip(owners, targets, strict=True), begin):
+            value = chunk, everyone if collective.reduces else 1 << owner
+            yield (target if rank is None else rank) * stride + result + chunk, value
 
 
 def _check_sizes(

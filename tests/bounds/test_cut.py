@@ -139,6 +139,7 @@ def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question):
     network, what, timing = question
     bound = partition(network, what, timing)
     src, dst = network.link_src.tolist(), network.link_dst.tolist()
+    binding = list(bound.links) or list(range(network.num_links))
     phases = int(what.reduces) + int(what.gathers)
     found, weakest, weakest_time = False, np.inf, 0
     for part in partitions(network.num_npus):
@@ -150,9 +151,9 @@ def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question):
             for c in range(network.num_channels)
             if part[int(network.channel_src[c])] != part[int(network.channel_dst[c])]
         ]
-        if all(set(bound.links) & links for links in crosses):
+        if all(set(binding) & links for links in crosses):
             messages = phases * others * what.num_chunks
-            time = naive_time(network, what, timing, list(bound.links), messages)
+            time = naive_time(network, what, timing, binding, messages)
             found = found or time == bound.time_ns
         if network.num_switches == 0:
             between = [link for link in range(network.num_links) if part[src[link]] != part[dst[link]]]

@@ -24,7 +24,7 @@ from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.placement_matrix import Axis, find_axes, npu_of_rank, placements, read_axes
 from astra_tacos.run.trace.node_bytes import read_messages
-from astra_tacos.solver.verdict import verify_planned
+from astra_tacos.solver.planned_verdict import verify_planned
 
 IN_P2 = """
 4x16 8x8 3

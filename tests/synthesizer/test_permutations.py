@@ -122,10 +122,10 @@ def test_files(tmp_path):
     assert np.array_equal(again.collective.part_bytes, what.part_bytes)
     export_chakra(of, tmp_path / "t")
     trace = read_trace(tmp_path / "t")
-    assert verify_trace_of(trace, of.collective).proven
+    assert verify_trace_of(trace, (of.collective,)).proven
     assert not verify_trace(trace).proven
     other = exchange(parts_of(6, 8, 4096))
-    assert not verify_trace_of(trace, other).proven
+    assert not verify_trace_of(trace, (other,)).proven
 
 
 def test_traces_alone_do_not_tell_the_parts(tmp_path):

@@ -26,7 +26,8 @@ from astra_tacos.run.trace.trace import ABSENT, DANGLING, ChunkColumns
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.grouping import group_by
 from astra_tacos.verifier.chakra_program import chakra_program
-from astra_tacos.verifier.msccl_file import lay_out, read_msccl_xml
+from astra_tacos.verifier.msccl_file import read_msccl_xml
+from astra_tacos.verifier.msccl_places import lay_out
 from astra_tacos.verifier.msccl_program import msccl_program
 from astra_tacos.verifier.program import ProgramVerdict, verify_msccl_xml, verify_trace
 from astra_tacos.verifier.program_order import Order

@@ -19,7 +19,7 @@ from astra_tacos.planner.run_files import planned_inputs
 from astra_tacos.run.chunks import read_trace_parts
 from astra_tacos.run.trace.node_bytes import attribute, read_messages, set_attribute
 from astra_tacos.run.trace.schema import CommType
-from astra_tacos.solver.verdict import verify_planned
+from astra_tacos.solver.planned_verdict import verify_planned
 from astra_tacos.verifier.run_oracle import verify_run
 
 ORIGIN = "astra_tacos_from"

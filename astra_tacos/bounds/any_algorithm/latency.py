@@ -26,13 +26,11 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.timing import Timing
-from astra_tacos.support.arrays import Floats, Ints
+from astra_tacos.support.arrays import Floats
 from astra_tacos.support.graph import Graph
 
 MOST_STEPS = 20_000_000
 """Links, times devices from which distances are wanted: more are not computed."""
-SWEEPS = 16
-"""Searches from the NPU that the last one found farthest, in networks that are too large for all pairs."""
 _ALL_AT_ONCE = 256
 """Devices of a network between all of which distances are kept: several bounds ask for some of them."""
 
@@ -86,36 +84,6 @@ def _first_time_to_know(holds: list[float], wanted: int) -> float:
                 steps[time + hold][hold] += step + arriving[hold]
 
 
-def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """The longest of the shortest distances, in latency alone, between two NPUs of which one needs something from the other.
-
-    It counts once for an All-Reduce, too: every NPU may gather all contributions and add them itself. Where the network is too
-    large to try all pairs, each sweep starts where the last one found the farthest NPU.
-    """
-    members = collective.member_npus
-    sources, targets = _ends(collective)
-    if collective.part_bytes is not None:  # not all pairs have anything for one another
-        sources = sources[: max(1, MOST_STEPS // topology.num_links)]
-        wanted = bytes_of(collective).pairs[np.ix_(sources, targets)] > 0
-        distance = np.where(wanted, distances_ns(topology, sources)[:, targets], 0.0)
-    elif len(sources) * topology.num_links <= MOST_STEPS:
-        distance = distances_ns(topology, sources)[:, targets]
-    elif len(targets) * topology.num_links <= MOST_STEPS:
-        distance = distances_ns(topology, targets, towards=True)[:, sources].T
-    else:
-        best, pair, start = -1.0, (0, 0), members[0]
-        for _ in range(SWEEPS):
-            away = distances_ns(topology, np.array([start]))[0, members]
-            far = int(away.argmax())
-            if away[far] <= best:
-                break
-            best, pair, start = float(away[far]), (int(start), int(members[far])), members[far]
-        return Bound("diameter", int(best), f"NPU {pair[0]} to NPU {pair[1]}", pair)
-    row, column = np.unravel_index(int(distance.argmax()), distance.shape)
-    ends = int(sources[row]), int(targets[column])
-    return Bound("diameter", int(distance[row, column]), f"NPU {ends[0]} to NPU {ends[1]}", ends)
-
-
 def distances_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> Floats:
     """float64[len(devices), num_devices], the least latency from each of some devices to every other, or `towards` it."""
     if topology.num_devices <= _ALL_AT_ONCE:
@@ -134,16 +102,6 @@ def _all_distances_ns(topology: Topology) -> Floats:
 def nearest_ns(topology: Topology, devices: NDArray[np.integer], *, towards: bool = False) -> Floats:
     """float64[num_devices], the least latency from any of some devices to every other, or towards any of them."""
     return _graph(topology, towards).from_nearest(devices)
-
-
-def _ends(collective: Collective) -> tuple[Ints, Ints]:
-    """NPUs that something has to come from, and to go to: each of the latter needs something of each of the former."""
-    members = collective.member_npus
-    if collective.root is None:
-        return members, members
-    root = np.array([collective.root])
-    spreads = collective.root_owns and not collective.reduces
-    return (root, members) if spreads else (members, root)
 
 
 @lru_cache(maxsize=4)

@@ -1,4 +1,4 @@
-"""Links into and out of single NPUs, or of all together: what must cross them, and how far it has come or has to go.
+"""Links into and out of single NPUs: what must cross them, and how far it has come or has to go.
 
 All that an NPU needs from NPUs at a distance of d ns or more can only arrive after d: its links carry nothing of it before.
 """
@@ -10,7 +10,6 @@ import numpy as np
 from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.any_algorithm.carrying import (
     first_arrival_ns,
-    links_time_ns,
     rate_bytes_per_ns,
     smallest_times_ns,
     whole_ns,
@@ -35,19 +34,6 @@ def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound
 def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     """Time that the links out of the worst NPU need for what must leave it."""
     return _worst(topology, collective, inward=False)
-
-
-def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
-    """Time that the links out of (into) all NPUs need together for all bytes, each counted once for every NPU that sends it.
-
-    Reducing devices count as NPUs that are no members.
-    """
-    amount = bytes_of(collective).between(np.arange(topology.num_npus))
-    has_others = topology.has_switches or topology.forwarding
-    ends = (topology.link_src, topology.link_dst) if has_others else (topology.link_src,)
-    holds = np.append(topology.holds, np.zeros(topology.num_switches, np.bool_))
-    time = max(links_time_ns(topology, np.flatnonzero(holds[device]), amount) for device in ends)
-    return Bound("volume", time, "all links together")
 
 
 def _worst(topology: Topology, collective: Collective, *, inward: bool) -> Bound:
