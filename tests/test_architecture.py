@@ -288,6 +288,15 @@ def test_one_module_prints():
                 assert not prints, f"{path}:{node.lineno}: {name}, expected what cli.shared.console has"
 
 
+def test_results_are_printed_in_one_room():
+    """A command hands a result to `print_result`: a printer of its own would say figures in other words than a notebook."""
+    shared = PACKAGE / "cli" / "shared"
+    for path in (PACKAGE / "cli").rglob("*.py"):
+        names = {node.name for node in nodes(path) if isinstance(node, ast.FunctionDef)}
+        printers = {name for name in names if name.lstrip("_").startswith("print_")}
+        assert path.is_relative_to(shared) or not printers, f"{path}: {printers}"
+
+
 def test_one_module_spells_backends():
     spelled = {}
     for path in PACKAGE.rglob("*.py"):

@@ -9,21 +9,16 @@ from typing import Any
 import click
 
 from astra_tacos.cli.main import CHECK_FAILED
-from astra_tacos.cli.shared.calibration_tables import (
-    print_check,
-    print_collectives,
-    print_ns3,
-    print_programs,
-)
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
+from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_result, progress
 from astra_tacos.cli.shared.options import PATH, SIZE, json_option, network_option, output_option
 from astra_tacos.solver.first_use import PROGRAMS, READING, REPLAYING
 from astra_tacos.study.calibrator.nccl_tests import COLLECTIVES
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.rows import Answer
 
 _PLACES = {"in": True, "out": False}
-Show = Callable[[dict[str, Any]], None]
+Says = Callable[[dict[str, Any]], Answer]
 
 
 @command()
@@ -65,11 +60,11 @@ def calibrate(
     if output is not None and output.exists():
         raise ConfigError(f"{output}: exists, expected a directory to be made")
     calibrated = _programs if any(path.suffix == ".xml" or path.is_dir() for path in files) else _collectives
-    result, show = calibrated(files, output=output, **asked)
+    result, answer = calibrated(files, output=output, **asked)
     if as_json:
         print_json({key: value for key, value in result.items() if key not in ("is_fitted", "text")})
     else:
-        show(result)
+        print_result(answer(result))
         if result.get("output") is not None:
             echo(f"\nwritten: {result['output']}")
     if not (result.get("is_fitted", True) and result.get("is_within", True)):
@@ -86,8 +81,9 @@ def _programs(
     place: str | None,
     output: Path | None,
     network_path: Path | None,
-) -> tuple[dict[str, Any], Show]:
+) -> tuple[dict[str, Any], Says]:
     """Fit pairs of programs, or of run directories, and times."""
+    from astra_tacos.study.calibrator import answers
     from astra_tacos.study.calibrator.calibration import calibrate_machine, calibrate_ns3
 
     if checked is not None or where or limit is not None or collective is not None or place is not None:
@@ -100,12 +96,12 @@ def _programs(
     pairs = list(zip(files[::2], files[1::2], strict=True))
     if are_runs == {True}:
         compile_ahead(*READING, *REPLAYING)
-        return calibrate_ns3(pairs, network_path, output, progress), print_ns3
+        return calibrate_ns3(pairs, network_path, output, progress), answers.of_ns3
     if network_path is not None:
         raise click.UsageError("--network is for run directories: programs have no network.")
     compile_ahead(*PROGRAMS)
     least_bytes = 64 << 10 if least_bytes is None else least_bytes
-    return calibrate_machine(pairs, least_bytes, output, progress), print_programs
+    return calibrate_machine(pairs, least_bytes, output, progress), answers.of_programs
 
 
 def _collectives(
@@ -118,8 +114,9 @@ def _collectives(
     place: str | None,
     output: Path | None,
     network_path: Path | None,
-) -> tuple[dict[str, Any], Show]:
+) -> tuple[dict[str, Any], Says]:
     """Fit times of collectives, or check a calibration on them."""
+    from astra_tacos.study.calibrator import answers
     from astra_tacos.study.calibrator.collective_times import Reading
     from astra_tacos.study.calibrator.collectives import calibrate_collectives, check_collectives
 
@@ -131,8 +128,8 @@ def _collectives(
     if checked is None:
         if limit is not None or least_bytes:
             raise click.UsageError("--limit and --from are for --check and for programs.")
-        return calibrate_collectives(files, network_path, reading, output, progress), print_collectives
+        return calibrate_collectives(files, network_path, reading, output, progress), answers.of_collectives
     if output is not None or network_path is not None:
         raise click.UsageError("--output and --network are for fits: --check DIR has both.")
     result = check_collectives(checked, files, reading, least_bytes or 0)
-    return {**result, "limit": limit, "is_within": limit is None or result["median"] <= limit / 100}, print_check
+    return {**result, "limit": limit, "is_within": limit is None or result["median"] <= limit / 100}, answers.of_check

@@ -88,7 +88,7 @@ def import_run(
         EXPORTER.check_output(output)
         compile_ahead(*READING, *PROGRAMS, *CHECKING, *CERTIFYING, *WRITING, *REPLAYING)
         made = import_program(traces[0], inputs.network, size_bytes, output, options, backend, progress)
-        _print_program(made, verbose=verbose, as_json=as_json)
+        _show_program(made, verbose=verbose, as_json=as_json)
         return
     if size_bytes is not None:
         raise click.UsageError("--size is for a program: traces say how large their collectives are.")
@@ -107,7 +107,7 @@ def import_run(
         print_next(result.path)
 
 
-def _print_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> None:
+def _show_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> None:
     from astra_tacos.report.table import Certificate
 
     command, exactness = result.pop("command"), result.pop("exactness")

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from astra_tacos.cli.shared.command import command, typed_command
-from astra_tacos.cli.shared.console import compile_ahead, print_answer, print_json, print_notes, print_table
+from astra_tacos.cli.shared.console import compile_ahead, print_json, print_result
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
-from astra_tacos.support.rows import Importance
+from astra_tacos.support.rows import Answer, Importance, Row, Table, detail
 
 _LISTED, _FEW = 16, 3
 """Entries of a list that are shown, with --verbose and without."""
@@ -73,17 +73,26 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
         from astra_tacos.report.table import Certificate
 
         made = Certificate(result)
-        answer = [(row.name, row.figure, row.note) for row in made.rows() if row.importance is Importance.ANSWER]
-        print_answer(f"{path}, {kind}: {made.title()}", answer)
+        title = f"{path}, {kind}: {made.title()}"
+        rows = [row for row in made.rows() if row.importance is Importance.ANSWER]
     else:
+        title = f"{path}: {kind}"
         brief = {key: value for key, value in result.items() if key not in _DETAILS and value not in _NOTHING}
-        print_answer(f"{path}: {kind}", [(key.replace("_", " "), "", _text(value, _FEW)) for key, value in brief.items()])
-    print_notes((), ((key.replace("_", " "), _text(value, _LISTED)) for key, value in result.items()), verbose=verbose)
-    if collectives:
-        from astra_tacos.report.trace_summary import COLLECTIVES_HEADER, collective_rows
+        rows = [Row(key.replace("_", " "), note=_text(value, _FEW)) for key, value in brief.items()]
+    rows += [detail(key.replace("_", " "), _text(value, _LISTED)) for key, value in result.items()]
+    print_result(Answer(title, rows, _tables(collectives)), verbose=verbose)
 
-        title, rows = collective_rows(collectives, _LISTED if verbose else _FEW)
-        print_table(title, COLLECTIVES_HEADER, rows)
+
+def _tables(collectives: list[dict[str, Any]]) -> list[Table]:
+    """The collectives of a trace, all that are listed and few."""
+    from astra_tacos.report.trace_summary import COLLECTIVES_HEADER, collective_rows
+
+    if not collectives:
+        return []
+    (title, few), (full_title, listed) = (collective_rows(collectives, most) for most in (_FEW, _LISTED))
+    left = ("pattern",)
+    short = Table(title, COLLECTIVES_HEADER, few, left=left)
+    return [Table(full_title, COLLECTIVES_HEADER, listed, Importance.DETAIL, left, short=short)]
 
 
 def _text(value: Any, most: int) -> str:

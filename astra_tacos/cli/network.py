@@ -11,10 +11,11 @@ import click
 
 from astra_tacos.cli.inspect import inspect
 from astra_tacos.cli.shared.command import Command
-from astra_tacos.cli.shared.console import print_answer, print_json
+from astra_tacos.cli.shared.console import print_json, print_result
 from astra_tacos.cli.shared.options import PATH, SIZE, json_option, output_option
 from astra_tacos.network.fabric.host_levels import ALGORITHMS, BANDWIDTH_UNITS, LATENCY_UNITS, read_host_matrix
 from astra_tacos.network.fabric.kinds import KINDS, FabricKind, make_fabric, with_reducing_switches
+from astra_tacos.support.rows import Answer, Row
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -90,7 +91,10 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 
     num_links = write_ns3_topology(read_network(path), output)
     result: dict[str, Any] = {"network": str(path), "output": str(output), "links": num_links}
-    print_json(result) if as_json else print_answer(f"{path} for ns-3", [("links", f"{num_links:,}"), ("files", str(output))])
+    if as_json:
+        print_json(result)
+    else:
+        print_result(Answer(f"{path} for ns-3", [Row("links", num_links)]), files=[Row("files", str(output))])
 
 
 @network.command("measured")
@@ -141,7 +145,7 @@ def _write(
     output: Path,
     about: dict[str, Any],
     as_json: bool,
-    rows: Iterable[tuple[str, str]] = (),
+    rows: Iterable[Row] = (),
     tables: dict[str, str] | None = None,
 ) -> None:
     """Write a network, and print it, with the `rows` that there are to say about it."""
@@ -151,8 +155,5 @@ def _write(
     if as_json:
         print_json(about | shape)
         return
-    counts = ((key, f"{value:,}" if isinstance(value, int) else value) for key, value in shape.items())
-    print_answer(
-        " ".join(about.get(key, "") for key in ("kind", "read")).strip() or "network",
-        [*counts, *((label, "", text) for label, text in rows)],
-    )
+    title = " ".join(about.get(key, "") for key in ("kind", "read")).strip() or "network"
+    print_result(Answer(title, [*(Row(key, value) for key, value in shape.items()), *rows]))

@@ -15,9 +15,8 @@ from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
     compile_ahead,
     echo,
-    print_answer,
     print_json,
-    print_table,
+    print_result,
     print_warning,
     progress,
     sweep_progress,
@@ -27,6 +26,7 @@ from astra_tacos.cli.shared.options import MEMORY, PATH, backend_option, checks_
 from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
 from astra_tacos.support.interrupts import Interrupts, interruptible
+from astra_tacos.support.rows import Answer, Row
 from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def sweep(
         run = SweepRun(asked.points, store, conditions, retry_failed)
         threads = num_threads_at(address) or workers or os.cpu_count() or 1
         figures, rows = _counts(asked, run, threads)
-        print_json(figures) if as_json else print_answer(str(sweep_file), rows)
+        print_json(figures) if as_json else print_result(Answer(str(sweep_file), rows))
         return
     begin = time.monotonic()
     with interruptible() as interrupts, interrupts.finished(), contextlib.ExitStack() as stack:
@@ -119,8 +119,8 @@ def sweep(
             raise click.exceptions.Exit(interrupts.exit_code)
 
 
-def _counts(asked: Sweep, run: SweepRun, workers: int) -> tuple[dict[str, Any], list[tuple[str, ...]]]:
-    """What `--dry-run` prints: as an object, and as labels, figures and remarks."""
+def _counts(asked: Sweep, run: SweepRun, workers: int) -> tuple[dict[str, Any], list[Row]]:
+    """What `--dry-run` prints: as an object, and as rows."""
     errors = [point.error for point in asked.points if point.error is not None]
     refused = asked.num_combinations - len(asked.points)
     num_results = len(run.outcomes) + len(run.missing)
@@ -136,18 +136,18 @@ def _counts(asked: Sweep, run: SweepRun, workers: int) -> tuple[dict[str, Any], 
         "seconds": seconds,
     }
     if not run.missing:
-        time_left: tuple[str, ...] = ("time", "none", "everything is computed")
+        time_left = Row("time", "none", note="everything is computed")
     elif seconds is None:
-        time_left = ("time", "unknown", "no point is computed yet; a sweep shows the time that is left while it runs")
+        time_left = Row("time", "unknown", note="no point is computed yet; a sweep shows the time that is left while it runs")
     else:
         where = f"{workers} worker{'s'[: workers > 1]}"
-        time_left = ("time", duration(seconds), f"on {where}, by the {run.num_reused:,} results already computed")
+        time_left = Row("time", duration(seconds), note=f"on {where}, by the {run.num_reused:,} results already computed")
     rows = [
         time_left,
-        ("points", f"{len(asked.points):,}", f"{refused:,} more are excluded by where" if refused else ""),
-        ("results", f"{num_results:,}", f"distinct, {run.num_reused:,} of them already computed"),
-        *([("invalid", f"{len(errors):,}", errors[0])] if errors else []),
-        ("axes", "", ", ".join(asked.axes) or "none"),
+        Row("points", len(asked.points), note=f"{refused:,} more are excluded by where" if refused else ""),
+        Row("results", num_results, note=f"distinct, {run.num_reused:,} of them already computed"),
+        *([Row("invalid", len(errors), note=errors[0])] if errors else []),
+        Row("axes", note=", ".join(asked.axes) or "none"),
     ]
     return figures, rows
 
@@ -167,12 +167,8 @@ def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrup
 
 
 def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.study.sweep.table import best_tables, remarks, summary_rows
+    from astra_tacos.study.sweep.table import answer, remarks
 
-    print_answer(result["table"], summary_rows(result))
-    for title, header, rows, more in best_tables(result):
-        print_table(title, header, rows)
-        if more:
-            echo(more)
+    print_result(answer(result))
     for line in remarks(result):
         echo(wrapped(line))

@@ -18,6 +18,7 @@ from astra_tacos.network.fabric.host_levels import (
 )
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.rows import Row
 from astra_tacos.support.units import format_size
 
 _MOST_HOSTS = 16
@@ -87,30 +88,32 @@ class MeasuredHosts:
             **{name: getattr(self, name) for name in names},
         }
 
-    def rows(self) -> list[tuple[str, str]]:
-        """The same as labels and values."""
-        rows = [("measured", self.source)]
+    def rows(self) -> list[Row]:
+        """The same as rows."""
+        rows = [Row("measured", note=self.source)]
         for number, level in enumerate(self.levels, 1):
             spread = f"latency differs up to {level.spread[1]:.2f} times, bandwidth {level.spread[0]:.2f}"
             parts = f"{level.num_parts} parts" if level.num_parts > 1 else "all hosts"
             if len(level.part_sizes) > 1:
                 parts += f" of {', '.join(map(str, level.part_sizes))} hosts, so no dimension"
-            rows.append((f"level {number}", f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})"))
+            rows.append(
+                Row(f"level {number}", note=f"{parts}, {level.latency_ns:,.0f} ns, {level.bandwidth_gbps:.2f} GB/s ({spread})")
+            )
         more = ", ... (hosts.csv has all)" if len(self.hosts) > _MOST_HOSTS else ""
-        rows.append((f"order for {self.algorithm}", ", ".join(self.hosts[:_MOST_HOSTS]) + more))
+        rows.append(Row(f"order for {self.algorithm}", note=", ".join(self.hosts[:_MOST_HOSTS]) + more))
         what = "the best order that keeps parts together" if self.is_best else "the best that exchanges found"
         rows.append(
-            (
+            Row(
                 f"ring, {format_size(self.size_bytes)}",
-                f"{self.ring_before_ns:,.0f} ns as in the file -> {self.ring_ns:,.0f} ns (model; {what})",
+                note=f"{self.ring_before_ns:,.0f} ns as in the file -> {self.ring_ns:,.0f} ns (model; {what})",
             )
         )
         before, after = self.halving_doubling_before_ns, self.halving_doubling_ns
         if before is not None and after is not None:
-            rows.append(("halving-doubling", f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
+            rows.append(Row("halving-doubling", note=f"{before:,.0f} ns as in the file -> {after:,.0f} ns (model)"))
         shared = "unknown: pairs were measured one at a time, so links between parts count as fast as all their pairs"
-        rows.append(("shared links", shared))
+        rows.append(Row("shared links", note=shared))
         if len(self.network.dimensions) > 1:
             ports = f"an NPU has one for each of {len(self.network.dimensions)} dimensions"
-            rows.append(("ports", f"{ports}: what uses several at once is too fast if hosts have one NIC"))
+            rows.append(Row("ports", note=f"{ports}: what uses several at once is too fast if hosts have one NIC"))
         return rows

@@ -27,6 +27,7 @@ from astra_tacos.support.expression import MAX_INTEGER
 from astra_tacos.support.files import replaced_file
 from astra_tacos.support.input_file import note_input
 from astra_tacos.support.installation import package_version, require
+from astra_tacos.support.rows import Answer, Row, Table
 from astra_tacos.support.text_files import parse_json_object
 from astra_tacos.support.units import NS_PER_S, duration, format_size
 
@@ -188,23 +189,25 @@ def _best(rows: Sequence[dict[str, Any]], column: str, axes: Sequence[str]) -> t
     return [{name: row.get(name) for name in names} for row in best], more
 
 
-def summary_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A sweep in numbers, of what `summarize` returns with seconds and the number of results reused: labels, figures, remarks."""
+def answer(result: dict[str, Any]) -> Answer:
+    """A sweep in numbers and its best points, of what `summarize` returns with seconds and the number of results reused."""
     done = sum(result["statuses"].values())
     statuses = ", ".join(f"{count:,} {status}" for status, count in result["statuses"].items()) or "none finished"
     points = f"{done:,}" if done == result["points"] else f"{done:,} of {result['points']:,}"
-    return [
-        ("points", points, statuses),
-        ("time", duration(result["seconds"]), f"{result['reused']:,} results reused"),
+    rows = [
+        Row("points", points, note=statuses),
+        Row("time", duration(result["seconds"]), note=f"{result['reused']:,} results reused"),
     ]
+    return Answer(result["table"], rows, list(_best_tables(result)))
 
 
-def best_tables(result: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], str]]:
-    """Title, header and rows of the tables of the best points, and what to say below."""
+def _best_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """The tables of the best points, and what to say below."""
     for title, name in (("shortest times", "best_time"), ("least time x cost", "best_time_cost")):
         if result[name]:
             more = result[f"{name}_more"]
-            yield title, *best_table(result[name]), f"and {more:,} more tasks: see the table" if more else ""
+            remarks = (f"and {more:,} more tasks: see the table",) if more else ()
+            yield Table(title, *best_table(result[name]), remarks=remarks)
 
 
 def remarks(result: dict[str, Any]) -> Iterator[str]:
