@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective, check_size
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.numbers import parse_decimal, parse_whole
 from astra_tacos.support.quoted import quoted
-from astra_tacos.support.text_files import parse_decimal, parse_whole
 from astra_tacos.support.units import MAX_SIZE_BYTES, parse_size
 
 ZIPF = "zipf"

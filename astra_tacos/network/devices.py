@@ -16,7 +16,9 @@ from msgspec import Meta, Struct
 
 from astra_tacos.support.documents import Value
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, is_whole, read_table, short_number
+from astra_tacos.support.formats.csv_files import read_table
+from astra_tacos.support.formats.numbers import is_whole, short_number
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.units import format_size, parse_size
 
 COLUMNS = ("src", "dst", "bandwidth", "latency")

@@ -34,8 +34,9 @@ from astra_tacos.network.devices import (
 from astra_tacos.network.ns3 import DEFAULT_NS3, Ns3Config, read_ns3_config
 from astra_tacos.support.documents import Value, filled, read_yaml
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.numbers import short_number
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.input_file import refuse_infragraph, text_of
-from astra_tacos.support.text_files import describe, short_number
 
 MAX_NPUS = 2_000_000
 """Of a network, and ids of its devices: arrays of links fit memory."""

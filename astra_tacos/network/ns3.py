@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.numbers import parse_decimal
 from astra_tacos.support.input_file import read_bounded
 from astra_tacos.support.quoted import quoted
-from astra_tacos.support.text_files import parse_decimal
 
 HOST_HEADER_BYTES = 36
 """PPP 2, IPv4 20, UDP 8, sequence number and priority group 6 (`RdmaHw::GetNxtPacket`)."""

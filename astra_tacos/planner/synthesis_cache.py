@@ -23,9 +23,9 @@ from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.support.archive import one_line
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import replaced_file
+from astra_tacos.support.formats.numbers import is_number, is_whole
 from astra_tacos.support.input_file import forget_inputs, open_regular
 from astra_tacos.support.own_files import read_own
-from astra_tacos.support.text_files import is_number, is_whole
 from astra_tacos.verifier.schedule_oracle import check
 
 _log = logging.getLogger(__name__)

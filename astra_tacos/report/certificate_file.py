@@ -10,8 +10,8 @@ import msgspec
 from astra_tacos.report.prints import PrintsFile
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.json_files import read_json_object
 from astra_tacos.support.own_files import Number, Whole, decoded
-from astra_tacos.support.text_files import read_json_object
 
 _Algorithms = Annotated[list[str], msgspec.Meta(min_length=1)]
 

@@ -13,8 +13,11 @@ from astra_tacos.report.csv_table import original_text, write_table
 from astra_tacos.report.style import check_figure, save_figure
 from astra_tacos.support.errors import ConfigError, OutputError
 from astra_tacos.support.files import check_folder, check_writable, output_place, replaced_file, together, write_json
+from astra_tacos.support.formats.json_files import parse_json_object
+from astra_tacos.support.formats.numbers import parse_decimal, parse_whole
+from astra_tacos.support.formats.plain_text import read_text
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.input_file import forget_inputs
-from astra_tacos.support.text_files import describe, parse_decimal, parse_json_object, parse_whole, read_text
 
 NATIVE = "native"
 """What rows name as the synthesizer where ASTRA-sim's own algorithms were replayed: the fastest on the clock."""

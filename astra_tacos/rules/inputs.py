@@ -23,7 +23,7 @@ from astra_tacos.run.system import RemoteMemory, SystemConfig, parse_system, rea
 from astra_tacos.run.trace.reader import Load, read_files, read_held, read_trace
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.formats.json_files import read_json_object
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _Problems = dict[str, list[Found]]

@@ -19,7 +19,7 @@ from astra_tacos.run.system import IGNORED_KEYS, READ_KEYS
 from astra_tacos.run.trace.node_bytes import load_rank
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Ints
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.formats.values import describe
 
 
 def _where(facts: Facts) -> str:

@@ -29,10 +29,10 @@ from astra_tacos.run.trace.trace import ABSENT, Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import write_json
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.grouping import distinct, members_of
 from astra_tacos.support.own_files import Whole, read_own
 from astra_tacos.support.records import Keyed
-from astra_tacos.support.text_files import describe
 
 _Words = NDArray[np.uint64]
 _CYCLIC = ("ring", "oneRing", "direct", "oneDirect")

@@ -18,8 +18,10 @@ from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.trace import WorkloadColumns
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.json_files import read_json_object
+from astra_tacos.support.formats.numbers import is_whole
+from astra_tacos.support.formats.values import describe, list_value
 from astra_tacos.support.grouping import row_places
-from astra_tacos.support.text_files import describe, is_whole, list_value, read_json_object
 
 if TYPE_CHECKING:
     from astra_tacos.run.run import Run

@@ -22,7 +22,7 @@ from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
 from astra_tacos.support.arrays import Ints, Ints32
-from astra_tacos.support.text_files import are_texts, describe
+from astra_tacos.support.formats.values import are_texts, describe
 
 REPLAY_FILE = "replay.npz"
 """Name of the recording's file in the directory of a plan or replay."""

@@ -25,7 +25,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from astra_tacos.support.documents import Value, filled, read_yaml
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import is_whole, parse_whole, read_json_object
+from astra_tacos.support.formats.json_files import read_json_object
+from astra_tacos.support.formats.numbers import is_whole, parse_whole
 
 INT32_MAX = (1 << 31) - 1
 """ASTRA-sim keeps ids of nodes, ranks and groups, and delays in ns, as an `int`."""

@@ -24,7 +24,8 @@ from astra_tacos.schedule.schedule import LINK_ORDERS, Schedule
 from astra_tacos.schedule.timing import LINK_MODELS, LinkModel, compute_timing
 from astra_tacos.support.archive import Archive, opened_archive, text, whole, write_archive
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import are_texts, describe, is_number
+from astra_tacos.support.formats.numbers import is_number
+from astra_tacos.support.formats.values import are_texts, describe
 from astra_tacos.support.units import MAX_SIZE_BYTES
 
 FORMAT = "astra_tacos schedule 1"

@@ -23,8 +23,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import replaced_file
+from astra_tacos.support.formats.json_files import parse_json_object
+from astra_tacos.support.formats.numbers import is_whole
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.input_file import open_regular
-from astra_tacos.support.text_files import describe, is_whole, parse_json_object
 
 HEADER = "header"
 MOST_ENTRIES = 256

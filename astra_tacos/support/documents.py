@@ -22,7 +22,9 @@ import yaml
 from msgspec import inspect
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import WHOLE_NUMBER, describe, finite_number, parse_decimal, parse_whole, read_text
+from astra_tacos.support.formats.numbers import WHOLE_NUMBER, finite_number, parse_decimal, parse_whole
+from astra_tacos.support.formats.plain_text import read_text
+from astra_tacos.support.formats.values import describe
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from typing import Any
 from simpleeval import DEFAULT_OPERATORS, NameNotDefined, SimpleEval
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe
+from astra_tacos.support.formats.values import describe
 
 Value = Any
 """bool, int, float, str, None, or a list or tuple of values."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.formats.json_files import read_json_object
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_xml
+from astra_tacos.support.formats.xml_files import read_xml
 from astra_tacos.verifier.layout import BUFFERS
 from astra_tacos.verifier.program_form import MAX_LOCATIONS
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.json_files import parse_json_object
+from astra_tacos.support.formats.numbers import is_whole
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.input_file import read_bounded, refuse_foreign
-from astra_tacos.support.text_files import describe, is_whole, parse_json_object
 from astra_tacos.verifier.layout import BUFFERS
 from astra_tacos.verifier.program_form import MAX_LOCATIONS
 

@@ -13,7 +13,7 @@ from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, cut_into, 
 from astra_tacos.collective.all_to_allv import parse_zipf
 from astra_tacos.collective.patterns import all_reduce
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_matrix
+from astra_tacos.support.formats.csv_files import read_matrix
 from astra_tacos.verifier.schedule_oracle import check_sizes
 
 

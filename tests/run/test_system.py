@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from astra_tacos.run.groups import group_id, read_communicator_groups
 from astra_tacos.run.system import KINDS, READ_KEYS, SystemConfig, read_remote_memory, read_system
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import read_json_object
+from astra_tacos.support.formats.json_files import read_json_object
 
 
 def read(tmp_path, text):

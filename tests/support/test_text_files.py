@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from helpers.damage import refusal
 
-from astra_tacos.support.text_files import read_xml
+from astra_tacos.support.formats.xml_files import read_xml
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def asked_parts(matrix: str | None, num_npus: int, size_bytes: int | None) -> In
     if matrix is None:
         return None
     from astra_tacos.collective.all_to_allv import ZIPF, parse_zipf
-    from astra_tacos.support.text_files import read_matrix
+    from astra_tacos.support.formats.csv_files import read_matrix
 
     if matrix.partition(":")[0] == ZIPF:
         if size_bytes is None:

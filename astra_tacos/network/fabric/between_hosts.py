@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from astra_tacos.network.fabric.host_levels import BANDWIDTH_UNITS, BANDWIDTHS_GBPS, LATENCY_UNITS
 from astra_tacos.network.network_config import MAX_LATENCY_NS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, parse_decimal
+from astra_tacos.support.formats.numbers import parse_decimal
+from astra_tacos.support.formats.values import describe
 
 EXAMPLE = "Switch 50 GB/s 2 us"
 _FORM = re.compile(rf"Switch +(\S+?) *({'|'.join(BANDWIDTH_UNITS)}) +(\S+?) *({'|'.join(LATENCY_UNITS)})")

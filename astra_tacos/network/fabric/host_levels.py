@@ -37,7 +37,9 @@ from astra_tacos.network.network_config import (
 from astra_tacos.network.partitions import nested_partitions
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, parse_decimal, read_text
+from astra_tacos.support.formats.numbers import parse_decimal
+from astra_tacos.support.formats.plain_text import read_text
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.units import GIB_PER_GB
 
 MOST_HOSTS = 128

@@ -17,8 +17,9 @@ from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import MAX_NPUS, NetworkConfig
 from astra_tacos.support.documents import read_yaml
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.numbers import is_number, is_whole
+from astra_tacos.support.formats.values import are_texts, describe, filled_text, list_value, mapping_value
 from astra_tacos.support.input_file import INFRAGRAPH_KEYS
-from astra_tacos.support.text_files import are_texts, describe, filled_text, is_number, is_whole, list_value, mapping_value
 
 _KINDS = {"xpu": "npu", "npu": "npu", "gpu": "npu", "nic": "nic", "cpu": "cpu", "switch": "switch", "custom": "switch"}
 _GBPS = {"giga_bytes_per_second": 1.0, "gigabytes_per_second": 1.0, "gigabits_per_second": 0.125, "giga_bits_per_second": 0.125}

@@ -25,7 +25,9 @@ from astra_tacos.network.fabric.between_hosts import EXAMPLE, BetweenHosts
 from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, read_xml, short_number
+from astra_tacos.support.formats.numbers import short_number
+from astra_tacos.support.formats.values import describe
+from astra_tacos.support.formats.xml_files import read_xml
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

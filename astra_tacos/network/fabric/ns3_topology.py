@@ -16,7 +16,9 @@ from astra_tacos.network.fabric.draft import FabricDraft
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
-from astra_tacos.support.text_files import describe, read_text, short_number
+from astra_tacos.support.formats.numbers import short_number
+from astra_tacos.support.formats.plain_text import read_text
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.units import GIB_PER_GB
 
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([GMk]?)bps")

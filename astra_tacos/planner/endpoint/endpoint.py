@@ -33,9 +33,9 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory
+from astra_tacos.support.formats.numbers import parse_decimal
 from astra_tacos.support.quoted import quoted
 from astra_tacos.support.rows import Result, Row, Table, Value
-from astra_tacos.support.text_files import parse_decimal
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _NPU = {"cores": "cores", "core-bandwidth": "core_gbps", "memory": "memory_gbps", "peak": "peak_tflops"}

@@ -19,8 +19,9 @@ from astra_tacos.report.run_report import RESULT_FILE, ReplayFile, recorded_coll
 from astra_tacos.run.recording import REPLAY_FILE, Nodes, RecordedReplay, Recording, load_recording
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.json_files import read_json_object
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.own_files import decoded, read_own
-from astra_tacos.support.text_files import describe, read_json_object
 from astra_tacos.support.units import format_size
 
 _POINT = (

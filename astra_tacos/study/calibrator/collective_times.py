@@ -20,7 +20,8 @@ from astra_tacos.study.calibrator.nccl_tests import (
     whole_of,
 )
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import parse_decimal, read_text
+from astra_tacos.support.formats.numbers import parse_decimal
+from astra_tacos.support.formats.plain_text import read_text
 
 _NAMES = {plain_name(name): name for name in COLLECTIVES}
 _MACHINE = ("machine", "setup", "nccl", "arm", "nvls")

@@ -30,7 +30,8 @@ from astra_tacos.study.calibrator.nccl_tests import PLACEMENT_NAMES, Placement, 
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, write_json
-from astra_tacos.support.text_files import parse_decimal, parse_whole, read_text
+from astra_tacos.support.formats.numbers import parse_decimal, parse_whole
+from astra_tacos.support.formats.plain_text import read_text
 from astra_tacos.verifier.msccl_file import STEP_TYPES, read_msccl_xml
 from astra_tacos.verifier.program import ProvenProgram, prove_msccl_file
 from astra_tacos.verifier.program_form import Action

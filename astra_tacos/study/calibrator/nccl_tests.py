@@ -20,15 +20,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import (
-    are_mappings,
-    describe,
-    list_value,
-    mapping_value,
-    parse_decimal,
-    parse_json_values,
-    parse_whole,
-)
+from astra_tacos.support.formats.json_files import parse_json_values
+from astra_tacos.support.formats.numbers import parse_decimal, parse_whole
+from astra_tacos.support.formats.values import are_mappings, describe, list_value, mapping_value
 
 Placement = bool | None
 """In place (True), out of place (False), or not said (None)."""

@@ -19,7 +19,7 @@ from astra_tacos.study.sweep.settings import SETTINGS, read_number, read_size
 from astra_tacos.support.documents import Value
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import FUNCTIONS, MAX_INTEGER, SCALARS, Expression, Names, parse_expression
-from astra_tacos.support.text_files import describe, list_value, mapping_value
+from astra_tacos.support.formats.values import describe, list_value, mapping_value
 from astra_tacos.support.units import parse_sizes
 
 MARK = "="

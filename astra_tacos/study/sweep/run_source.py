@@ -38,9 +38,10 @@ from astra_tacos.study.sweep.settings import naming, read_number
 from astra_tacos.support.documents import Value
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import Names
+from astra_tacos.support.formats.numbers import is_number, is_whole
+from astra_tacos.support.formats.values import describe, filled_text, mapping_value
 from astra_tacos.support.input_file import open_regular
 from astra_tacos.support.records import Keyed
-from astra_tacos.support.text_files import describe, filled_text, is_number, is_whole, mapping_value
 
 _BANDWIDTH, _PER_NPU = "bandwidth", "bandwidth_per_npu"
 _TEMPLATE_KEYS = ("name", "topology", "npus_count", _BANDWIDTH, _PER_NPU, "latency")

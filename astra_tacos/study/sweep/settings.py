@@ -16,7 +16,8 @@ from astra_tacos.run.system import NATIVE_ALGORITHMS
 from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.study.sweep.point import BEST_PLACEMENT, COLLECTIVE, WORKLOAD
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, filled_text, finite_number, is_whole
+from astra_tacos.support.formats.numbers import finite_number, is_whole
+from astra_tacos.support.formats.values import describe, filled_text
 from astra_tacos.support.units import parse_size
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.chunk_counts import MAX_SENDS

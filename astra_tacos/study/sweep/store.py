@@ -23,8 +23,8 @@ from astra_tacos.study.sweep.point import DIED, FAILED, OK, OUT_OF_MEMORY, ROW_F
 from astra_tacos.support.archive import one_line
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_file
+from astra_tacos.support.formats.json_files import read_json_object
 from astra_tacos.support.installation import package_version
-from astra_tacos.support.text_files import read_json_object
 
 ROWS, SWEEP_FILE, TABLE_FILE = "rows", "sweep.yml", "sweep.parquet"
 _LOCK = ".lock"

@@ -41,7 +41,7 @@ from astra_tacos.study.sweep.settings import REQUIRED, SETTINGS, naming
 from astra_tacos.support.documents import Value, read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import Expression
-from astra_tacos.support.text_files import describe, filled_text, mapping_value
+from astra_tacos.support.formats.values import describe, filled_text, mapping_value
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
 _KEYS = ("name", "point", "axes", "define", "where", "cost_model")

@@ -25,10 +25,10 @@ from astra_tacos.study.sweep.sweep_file import Sweep
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.expression import MAX_INTEGER
 from astra_tacos.support.files import replaced_file
+from astra_tacos.support.formats.json_files import parse_json_object
 from astra_tacos.support.input_file import note_input
 from astra_tacos.support.installation import package_version, require
 from astra_tacos.support.rows import Answer, Row, Table
-from astra_tacos.support.text_files import parse_json_object
 from astra_tacos.support.units import NS_PER_S, duration, format_size
 
 METADATA = b"astra_tacos"

@@ -30,8 +30,8 @@ from pathlib import Path
 
 from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.plain_text import read_text
 from astra_tacos.support.quoted import quoted
-from astra_tacos.support.text_files import read_text
 from astra_tacos.workload.generator.cost import Cost
 
 _MOST = 1 << 60

@@ -16,8 +16,9 @@ from typing import Any
 
 from astra_tacos.run.trace.scan import FREE_UNPACKED_BYTES, MAX_UNPACKED_BYTES, MAX_UNPACKED_RATIO, read_file
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.json_files import refuse_json_lines
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.input_file import BEGIN, refuse_json_trace
-from astra_tacos.support.text_files import describe, refuse_json_lines
 
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 

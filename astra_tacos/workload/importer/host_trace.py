@@ -16,7 +16,8 @@ from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import are_texts, is_whole
+from astra_tacos.support.formats.numbers import is_whole
+from astra_tacos.support.formats.values import are_texts
 from astra_tacos.workload.importer.documents import Document
 from astra_tacos.workload.repairer.node import bytes_of_tensors, groups_of_text, pattern_of_name, sound_text
 

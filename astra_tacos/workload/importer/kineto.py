@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import is_number
+from astra_tacos.support.formats.numbers import is_number
 from astra_tacos.workload.importer.documents import Document
 from astra_tacos.workload.importer.host_trace import (
     DEFAULT_GROUP,

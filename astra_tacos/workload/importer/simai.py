@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.text_files import describe, read_text
+from astra_tacos.support.formats.plain_text import read_text
+from astra_tacos.support.formats.values import describe
 from astra_tacos.support.units import MAX_SIZE_BYTES, NS_PER_US
 from astra_tacos.workload.importer.host_trace import DEFAULT_GROUP, Communication
 from astra_tacos.workload.importer.rank_nodes import Builder, Chain, RankNode, Rounding

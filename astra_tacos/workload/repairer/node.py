@@ -11,7 +11,7 @@ from typing import Any
 from astra_tacos.run.system import INT32_MAX
 from astra_tacos.run.trace.node_bytes import add_attribute
 from astra_tacos.run.trace.schema import CommType, NodeType
-from astra_tacos.support.text_files import is_whole
+from astra_tacos.support.formats.numbers import is_whole
 
 ALL_RANKS = ("", "0")
 """Names that stand for the group of all ranks."""

@@ -23,8 +23,9 @@ from astra_tacos.run.system import (
 from astra_tacos.run.trace.node_bytes import read_messages, read_metadata
 from astra_tacos.run.trace.reader import MAX_RANKS, load_file, trace_files
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.formats.json_files import read_json_object
+from astra_tacos.support.formats.plain_text import read_text
 from astra_tacos.support.temporaries import scratch_directory
-from astra_tacos.support.text_files import read_json_object, read_text
 from astra_tacos.workload.repairer.draft import Draft
 from astra_tacos.workload.repairer.node import DraftNode
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
