@@ -49,6 +49,7 @@ _PUBLIC = {
         "Synthesizer": "synthesizer.synthesizer",
     },
     "Schedules": {
+        "Problem": "schedule.problem",
         "Schedule": "schedule.schedule",
         "Timing": "schedule.timing",
         "compute_timing": "schedule.timing",

@@ -36,6 +36,7 @@ from astra_tacos.run.run import Run, RunInputs, read_run
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import Trace
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.schedule.symmetric_schedule import (
@@ -116,6 +117,7 @@ __all__ = [
     "Plan",
     "PlanRequest",
     "PlanResult",
+    "Problem",
     "ProgramVerdict",
     "ReplayError",
     "Request",

@@ -18,6 +18,7 @@ from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.collective import make_collective
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 
@@ -65,7 +66,7 @@ def measure(name: str, topology: Topology, collective: str, size: int, chunks: i
         min(seconds),
         schedule.num_sends,
         schedule.collective_time_ns / 1e6,
-        chunked_lower_bound(topology, what, timing).time_ns / 1e6,
+        chunked_lower_bound(Problem(topology, what, timing)).time_ns / 1e6,
     )
 
 

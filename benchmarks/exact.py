@@ -46,6 +46,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import compute_timing
@@ -263,7 +264,7 @@ def as_schedule(network: Topology, collective: Collective, chosen: list[Hop]) ->
     order = sorted(starts, key=lambda key: starts[key])
     chunk, channel = np.array(order, np.int32).T
     timing = compute_timing(network, collective, "pipelined")
-    return settle(network, collective, timing, Sends(chunk, channel, np.zeros(len(order), np.bool_)))
+    return settle(Problem(network, collective, timing), Sends(chunk, channel, np.zeros(len(order), np.bool_)))
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ def measure(name: str, network: Topology, pattern: str, seconds: float) -> Row:
     schedule = found.schedule
     if pattern == "all-gather":
         check(schedule)
-    bound = float(lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns)
+    bound = float(lower_bound(Problem(network, what, compute_timing(network, what, "pipelined"))).time_ns)
     one_hop = network.num_channels == network.num_npus * (network.num_npus - 1)
     if one_hop:
         bound = max(bound, one_hop_ns(network))

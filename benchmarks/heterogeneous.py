@@ -91,7 +91,7 @@ def table() -> str:
 
 def _row(options: str, schedule: Schedule, seconds: float) -> str:
     time_ns = schedule.collective_time_ns
-    share = chunked_lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns / time_ns
+    share = chunked_lower_bound(schedule.problem).time_ns / time_ns
     return f"| {options} | {schedule.num_sends:,} | {seconds:.2f} | {time_ns / 1e3:.2f} | {share:.3f} |"
 
 

@@ -89,7 +89,7 @@ def found(
 
 
 def bound_of(schedule: Schedule) -> int:
-    return chunked_lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns
+    return chunked_lower_bound(schedule.problem).time_ns
 
 
 def gathered_us(dimensions: tuple[tuple[str, int, float, float], ...], chunks: int, size: int, trials: int = 20) -> float:

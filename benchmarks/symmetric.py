@@ -18,6 +18,8 @@ from pathlib import Path
 
 from results_page import machine, main
 
+from astra_tacos.schedule.problem import Problem
+
 COMMANDS = (
     ("torus 200x200", ("Ring",) * 2, (200, 200), (50, 50), "all-gather", "1MiB", ("--chunks-per-npu", "1")),
     ("the same, links held", ("Ring",) * 2, (200, 200), (50, 50), "all-gather", "1MiB", ("--link-model", "blocking")),
@@ -137,7 +139,7 @@ def of_search() -> list[str]:
                 if found is None:
                     shares.append("search")
                 else:
-                    bound = lower_bound(topology, found.schedule.collective, found.schedule.timing).time_ns
+                    bound = lower_bound(Problem(topology, found.schedule.collective, found.schedule.timing)).time_ns
                     shares.append(f"{min(bound / found.exact_ns, 1.0):.4f}")
                 times.append(f"{1000 * seconds:.0f}")
                 unlisted.append(f"{1000 * _unlisted_seconds(name, product, what):.0f}")

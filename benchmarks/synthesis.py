@@ -28,6 +28,7 @@ from results_page import machine, main
 from astra_tacos import all_gather, build_topology
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer.algorithms.tacos import tacos
 
@@ -71,14 +72,14 @@ def measure(network: NetworkConfig, runs: int) -> tuple[list[float], int, int, i
     topology = build_topology(network)
     collective = all_gather(topology.num_npus, GIB // topology.num_npus)
     timing = compute_timing(topology, collective, "blocking")
-    tacos(topology, collective, timing, 0)
+    tacos(Problem(topology, collective, timing), 0)
     seconds, times = [], []
     for seed in range(runs):
         begin = time.perf_counter()
-        schedule = tacos(topology, collective, timing, seed)
+        schedule = tacos(Problem(topology, collective, timing), seed)
         seconds.append(time.perf_counter() - begin)
         times.append(schedule.collective_time_ns)
-    return seconds, schedule.num_sends, min(times), chunked_lower_bound(topology, collective, timing).time_ns
+    return seconds, schedule.num_sends, min(times), chunked_lower_bound(Problem(topology, collective, timing)).time_ns
 
 
 def first_use_seconds() -> float:

@@ -18,6 +18,7 @@ from astra_tacos import build_topology, verify
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.network_config import Dimension, NetworkConfig
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.support.errors import ConfigError
@@ -37,7 +38,7 @@ def packed(topology: Topology, name: str, size: int, chunks: int, model: LinkMod
     what = COLLECTIVES[name](topology.num_npus, size, chunks)
     timing = compute_timing(topology, what, model)
     began = time.perf_counter()
-    schedule = SYNTHESIZERS["routed"].make(topology, what, timing, 0)
+    schedule = SYNTHESIZERS["routed"].make(Problem(topology, what, timing), 0)
     seconds = time.perf_counter() - began
     assert verify(schedule) == (), "a schedule that is not legal"
     return schedule, seconds

@@ -14,6 +14,7 @@ from astra_tacos import build_topology, make_collective
 from astra_tacos.bounds import lower_bound
 from astra_tacos.collective.all_to_allv import zipf_parts
 from astra_tacos.network.network_config import Dimension, NetworkConfig
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.synthesizer.algorithms.permutations import nodes_of, plan_exchange
 from astra_tacos.verifier.schedule_oracle import verify
@@ -47,7 +48,7 @@ def tables() -> str:
             seconds = time.process_time() - begin
             assert not verify(schedule)
             took = schedule.collective_time_ns
-            share = lower_bound(topology, what, schedule.timing).time_ns / took
+            share = lower_bound(Problem(topology, what, schedule.timing)).time_ns / took
             plan = f"{plan_ms(parts, nodes_of(topology).size):.1f}" if name == "permutations" else "-"
             network, sends = f"{inner[0]} {inner[1]} x {outer[0]} {outer[1]}", f"{schedule.num_sends:,}"
             lines.append(

@@ -10,15 +10,13 @@ from astra_tacos.bounds.cut import cut
 from astra_tacos.bounds.delivery import diameter
 from astra_tacos.bounds.partition import partition
 from astra_tacos.bounds.port import egress, ingress, volume
-from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.partial_sums import check_endpoints
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 
 BOUNDS = ANY_ALGORITHM
-"""Functions of (topology, collective, timing) that bound the time of every algorithm and chunking from below, by name."""
+"""Functions of a problem that bound the time of every algorithm and chunking from below, by name."""
 
-CHUNKED_BOUNDS: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
+CHUNKED_BOUNDS: dict[str, Callable[[Problem], Bound]] = {
     "ingress": ingress,
     "egress": egress,
     "volume": volume,
@@ -26,10 +24,10 @@ CHUNKED_BOUNDS: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
     "cut": cut,
     "partition": partition,
 }
-"""Functions of (topology, collective, timing) that bound the time of schedules of these chunks from below, by name."""
+"""Functions of a problem that bound the time of schedules of its chunks from below, by name."""
 
 
-def lower_bound(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def lower_bound(problem: Problem) -> Bound:
     """The largest bound over all algorithms and all chunkings: nothing that moves and adds up this data is faster.
 
     Messages may carry any part of the data, NPUs may relay, copy and add, also what they gathered from all others. Arithmetic is
@@ -37,23 +35,23 @@ def lower_bound(topology: Topology, collective: Collective, timing: Timing) -> B
     below.) Latencies count in whole nanoseconds, and reductions take no time. Of the timing, only the link model
     counts: under `blocking`, a link takes one message at a time.
     """
-    return largest(all_bounds(topology, collective, timing))
+    return largest(all_bounds(problem))
 
 
-def all_bounds(topology: Topology, collective: Collective, timing: Timing) -> tuple[Bound, ...]:
+def all_bounds(problem: Problem) -> tuple[Bound, ...]:
     """Every bound, in the order of `BOUNDS`. ConfigError if a member of the collective is a device that only forwards."""
-    check_endpoints(topology, collective)
-    return tuple(bound(topology, collective, timing) for bound in BOUNDS.values())
+    check_endpoints(problem.topology, problem.collective)
+    return tuple(bound(problem) for bound in BOUNDS.values())
 
 
-def chunked_lower_bound(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def chunked_lower_bound(problem: Problem) -> Bound:
     """The largest bound for schedules that send these chunks one at a time, with ASTRA-sim's truncated delays.
 
     It holds for every algorithm that copies and adds these chunks, one-shot All-Reduce included. It is assumed that in a
     collective that only reduces every send reduces. A copy that brings a partial sum back to a NPU that is part of it could save
     that NPU the reduction, which is not what a synthesizer does.
     """
-    return largest(tuple(bound(topology, collective, timing) for bound in CHUNKED_BOUNDS.values()))
+    return largest(tuple(bound(problem) for bound in CHUNKED_BOUNDS.values()))
 
 
 def largest(bounds: tuple[Bound, ...]) -> Bound:

@@ -91,8 +91,8 @@ def _of_sends(schedule: Schedule) -> _Judged:
     return _Judged(
         about,
         exact_time_ns(schedule),
-        partial(all_bounds, topology, collective, timing),
-        chunked_lower_bound(topology, collective, timing) if is_by_chunk else None,
+        partial(all_bounds, schedule.problem),
+        chunked_lower_bound(schedule.problem) if is_by_chunk else None,
         collective.buffer_bytes,
         collective.bus_factor,
         schedule.link_busy_ns,

@@ -29,7 +29,7 @@ from astra_tacos.bounds.flow_network import lay_out, weakest_set, whole_capaciti
 from astra_tacos.bounds.partition import device_groups, groupings, is_symmetric, is_transitive
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Bools, Ints
 
 _SWEEPS = 8
@@ -78,14 +78,15 @@ def _flow(topology: Topology, side: Bools) -> float:
     return float(flow) / (1 << 16) * most
 
 
-def worst_chosen_cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def worst_chosen_cut(problem: Problem) -> Bound:
     """The worst of the cuts that are tried."""
+    topology, collective = problem.topology, problem.collective
     data, bounds = chunks_of(collective), [Bound("cut", 0, "nothing has to cross a cut")]
     # Links that are alike in number may differ in speed and latency: the worst few by bandwidth, exactly.
     for side, links in slowest_sides(topology, data):
         messages = int(data.entering(side[None])[0])
         if messages > 0:
-            bounds.append(cut_of(topology, side, links, smallest_time(topology, collective, timing, links, messages)))
+            bounds.append(cut_of(topology, side, links, smallest_time(problem, links, messages)))
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
@@ -142,7 +143,7 @@ def links_into(topology: Topology, side: Bools) -> Ints:
     return np.flatnonzero(inside[dst] & ~inside[src])
 
 
-def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def cut(problem: Problem) -> Bound:
     """The worst of the cuts that are tried.
 
     These are single NPUs, blocks along dimensions, parts that only slower links connect, and the one with the least bandwidth of
@@ -150,14 +151,15 @@ def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
     (but for All-Reduce and groups); beyond, the others have to do. For personalised chunks, see `chosen_sides`, whose sets are
     tried for groups, too.
     """
+    topology, collective = problem.topology, problem.collective
     bounds = []
     if collective.is_personalised or collective.members is not None:
-        bounds.append(worst_chosen_cut(topology, collective, timing))
+        bounds.append(worst_chosen_cut(problem))
     if not collective.is_personalised:
         for inward, is_asked in ((True, collective.gathers), (False, collective.reduces)):
             if is_asked:
                 sides = tightest_sides(topology, collective, inward=inward)
-                bounds += [_bound(topology, collective, timing, side, outward=not inward) for side in sides]
+                bounds += [_bound(problem, side, outward=not inward) for side in sides]
     return max(bounds, key=lambda bound: bound.time_ns)
 
 
@@ -175,12 +177,13 @@ def tightest_sides(topology: Topology, collective: Collective, *, inward: bool) 
     return _tightest_sides(topology, collective.root, members, collective.num_phases == 2, inward=inward)
 
 
-def _bound(topology: Topology, collective: Collective, timing: Timing, side: Bools, *, outward: bool) -> Bound:
+def _bound(problem: Problem, side: Bools, *, outward: bool) -> Bound:
+    topology, collective = problem.topology, problem.collective
     links, inside = crossing(topology, ~side if outward else side), side[: topology.num_npus]
     messages = collective.num_chunks
     if collective.num_phases == 1:
         messages -= int(collective.chunks_owned[inside].sum())
-    return cut_of(topology, inside, links, smallest_time(topology, collective, timing, links, messages))
+    return cut_of(topology, inside, links, smallest_time(problem, links, messages))
 
 
 @lru_cache(maxsize=32)

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import NO_LINK, Topology
+from astra_tacos.network.topology import NO_LINK
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.graph import Graph
@@ -35,21 +36,22 @@ UNREACHED = 1 << 60
 """More ns than any chunk takes, for devices that none reaches."""
 
 
-def diameter(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def diameter(problem: Problem) -> Bound:
     """The largest time, over pairs of NPUs, of the smallest chunk on the fastest path from one to the other.
 
     With a root, one of the pair is the root. Else, past 512 NPUs not every source is tried: each sweep starts where the last one
     found the farthest NPU. Whatever pair that finds still bounds the time from below. An All-Reduce takes this long once, not
     twice: its two phases need not follow one another (each NPU may send what it has to all others).
     """
+    collective, timing = problem.collective, problem.timing
     if collective.root is not None:
-        from_root = root_distance_ns(topology, collective, timing)
+        from_root = root_distance_ns(problem)
         members = collective.member_npus
         far = int(members[from_root[members].argmax()])
         ends = (collective.root, far) if collective.root_owns and not collective.reduces else (far, collective.root)
         return Bound("diameter", int(from_root[far]), f"NPU {ends[0]} to NPU {ends[1]}", ends)
     members = collective.member_npus
-    graph = _graph(topology, collective, timing)
+    graph = _graph(problem)
     if collective.part_bytes is not None:
         return _farthest_pair(collective, graph)
     every = len(members) <= _ALL_SOURCES_UP_TO
@@ -81,18 +83,20 @@ def _farthest_pair(collective: Collective, graph: Graph) -> Bound:
 
 
 @lru_cache(maxsize=2)
-def root_distance_ns(topology: Topology, collective: Collective, timing: Timing) -> Ints:
+def root_distance_ns(problem: Problem) -> Ints:
     """int64[num_npus], time of the smallest chunk from the root; or to the root, including reductions if it reduces.
 
     Devices that have no way there, such as a switch without links, are `UNREACHED`.
     """
-    graph = _graph(topology, collective, timing)
+    collective = problem.collective
+    graph = _graph(problem)
     spreads = collective.root_owns and not collective.reduces
     distance = (graph if spreads else graph.turned).from_nearest(np.array([collective.root], np.int64))
     return np.where(np.isfinite(distance), distance, UNREACHED).astype(np.int64)
 
 
-def _graph(topology: Topology, collective: Collective, timing: Timing) -> Graph:
+def _graph(problem: Problem) -> Graph:
+    topology, collective, timing = problem
     hop = timing.channel_delay_ns[:, 0].astype(np.float64)
     if collective.only_reduces and not topology.forwarding:
         hop = hop + float(timing.reduction_ns[0])  # every partial sum is added where it arrives
@@ -126,8 +130,9 @@ class Deliveries:
 
 
 @lru_cache(maxsize=2)
-def deliveries(topology: Topology, collective: Collective, timing: Timing) -> Deliveries:
+def deliveries(problem: Problem) -> Deliveries:
     """What each link can deliver in a collective."""
+    topology, collective, timing = problem
     delay = timing.channel_delay_ns[:, 0]
     switched = topology.channel_down_link != NO_LINK
     ports = ((topology.channel_link, slice(None)), (topology.channel_down_link, switched))
@@ -141,7 +146,7 @@ def deliveries(topology: Topology, collective: Collective, timing: Timing) -> De
     near, far = topology.channel_src, topology.channel_dst
     if collective.only_reduces:
         near, far = far, near
-    away = root_distance_ns(topology, collective, timing) if collective.root_owns else np.zeros(topology.num_npus, np.int64)
+    away = root_distance_ns(problem) if collective.root_owns else np.zeros(topology.num_npus, np.int64)
     first = least_by_link(delay + away[near])
     used = first != _NEVER
     period = np.where(used, least_by_link(delay) if timing.is_blocking else timing.link_hold_ns[:, 0], 0)
@@ -159,7 +164,7 @@ def deliveries(topology: Topology, collective: Collective, timing: Timing) -> De
     return Deliveries(np.where(used, first, 0), period, own, stall)
 
 
-def smallest_time(topology: Topology, collective: Collective, timing: Timing, links: Ints, messages: int) -> int:
+def smallest_time(problem: Problem, links: Ints, messages: int) -> int:
     """The smallest time by which these links together have delivered that many messages, and the last one is usable.
 
     In a collective that only reduces, a message is usable once it has been reduced.
@@ -169,8 +174,9 @@ def smallest_time(topology: Topology, collective: Collective, timing: Timing, li
     links
         int64[n], the links.
     """
+    collective, timing = problem.collective, problem.timing
     group = np.zeros(len(links), np.int64)
-    times = deliveries(topology, collective, timing).smallest_times(links, group, np.array([messages]))
+    times = deliveries(problem).smallest_times(links, group, np.array([messages]))
     return int(times[0]) + last_step_ns(collective, timing)
 
 

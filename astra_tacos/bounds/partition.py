@@ -34,7 +34,7 @@ from astra_tacos.bounds.flow_network import lay_out, weakest_partition, whole_ca
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.rotations import is_whole_product, why_not_symmetric
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.graph import Graph
 
@@ -130,15 +130,14 @@ def _numbered(group: Ints) -> Ints:
     return np.argsort(np.argsort(first))[group.ravel()]
 
 
-def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def partition(problem: Problem) -> Bound:
     """The worst of the partitions that are tried.
 
     These are single NPUs, blocks along dimensions, parts that only slower links connect, and, for an
     All-Reduce on up to 512 NPUs without switches, the one with the least bandwidth of all for its number of parts. Where not
     all NPUs take part, only parts with members count; a personalised chunk has to cross once if its target is in another part.
     """
-    time = partial(smallest_time, topology, collective, timing)
-    return worst_partition(topology, chunks_of(collective), time)
+    return worst_partition(problem.topology, chunks_of(problem.collective), partial(smallest_time, problem))
 
 
 def worst_partition(topology: Topology, data: Amounts, time_ns: Callable[[Ints, int], int]) -> Bound:

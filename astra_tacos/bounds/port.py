@@ -22,7 +22,7 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.delivery import deliveries, last_step_ns, smallest_time
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Ints
 
 _MOST_SETS = 8
@@ -31,12 +31,13 @@ _MOST_SOURCES = 1024
 """NPUs from which crossings are counted; those of others count for nothing, which only lowers the bound."""
 
 
-def _way_volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def _way_volume(problem: Problem) -> Bound:
     """Time that all links together, or all links of one kind, need for all chunks of a personalised collective."""
+    topology, collective = problem.topology, problem.collective
     bounds = []
     for where, links in link_sets(topology):
         messages = _crossings(topology, collective, links)
-        time = smallest_time(topology, collective, timing, links, messages)
+        time = smallest_time(problem, links, messages)
         bounds.append(Bound("volume", time, where, (), () if len(links) == topology.num_links else tuple(links.tolist())))
     return max(bounds, key=lambda bound: bound.time_ns)
 
@@ -76,36 +77,38 @@ def _fewest(topology: Topology, sources: bytes, links: bytes) -> Ints:
     return np.where(np.isfinite(distance), distance, 0.0).astype(np.int64)  # nothing goes to devices that no way leads to
 
 
-def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def ingress(problem: Problem) -> Bound:
     """Time that the links into the worst NPU need for the messages that it must receive."""
-    return _worst_npu(topology, collective, timing, inward=True)
+    return _worst_npu(problem, inward=True)
 
 
-def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def egress(problem: Problem) -> Bound:
     """Time that the links out of the worst NPU need for the messages that it must send."""
-    return _worst_npu(topology, collective, timing, inward=False)
+    return _worst_npu(problem, inward=False)
 
 
-def volume(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def volume(problem: Problem) -> Bound:
     """Time that all links together need for all messages; a message through a switch uses one link into it and one out of it.
 
     For personalised chunks, see `_way_volume`.
     """
+    topology, collective = problem.topology, problem.collective
     if collective.is_personalised:
-        return _way_volume(topology, collective, timing)
+        return _way_volume(problem)
     messages = collective.least_sends
     ends = (topology.link_src, topology.link_dst) if topology.has_switches else (topology.link_src,)
     ports = [np.flatnonzero(device < topology.num_npus) for device in ends]
-    time = max(smallest_time(topology, collective, timing, links, messages) for links in ports)
+    time = max(smallest_time(problem, links, messages) for links in ports)
     return Bound("volume", time, "all links together")
 
 
-def _worst_npu(topology: Topology, collective: Collective, timing: Timing, *, inward: bool) -> Bound:
+def _worst_npu(problem: Problem, *, inward: bool) -> Bound:
+    topology, collective, timing = problem
     name, way = ("ingress", "into") if inward else ("egress", "out of")
     ends = topology.link_dst if inward else topology.link_src
     at_npus = np.flatnonzero(ends < topology.num_npus)
     messages = chunks_of(collective).at_npus(inward=inward).astype(np.int64)
-    times = deliveries(topology, collective, timing).smallest_times(at_npus, ends[at_npus], messages)
+    times = deliveries(problem).smallest_times(at_npus, ends[at_npus], messages)
     worst = int(times.argmax())
     time = int(times[worst]) + last_step_ns(collective, timing)
     return Bound(name, time, f"links {way} NPU {worst}", (worst,), tuple(np.flatnonzero(ends == worst).tolist()))

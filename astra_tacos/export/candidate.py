@@ -18,6 +18,7 @@ from astra_tacos.collective.patterns import all_reduce_of
 from astra_tacos.export.start_order import Carried, Execution, carried_values, execute, messages_of
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns, settle
 from astra_tacos.schedule.timing import LinkModel, compute_timing, timing_of_sizes
@@ -94,7 +95,7 @@ def convert(
         members = np.arange(proven.num_ranks, dtype=np.int32)
         collective = replace(collective, num_npus=topology.num_npus, members=members)
         timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
-        return Converted(over_devices(topology, collective, timing, of_pairs), None)
+        return Converted(over_devices(Problem(topology, collective, timing), of_pairs), None)
     timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
     largest = int(collective.class_size_bytes[-1])
     message = messages_of(proven.program)
@@ -104,7 +105,7 @@ def convert(
     execution = execute(proven.program, topology, delays, size_class, message)
     carried = carried_values(proven, execution.actions, collective.reduces)
     sends = _sends(proven, collective, execution, carried)
-    return Converted(settle(topology, collective, timing, sends, proven.path.name), execution.end_ns)
+    return Converted(settle(Problem(topology, collective, timing), sends, proven.path.name), execution.end_ns)
 
 
 def _sends(proven: ProvenProgram, collective: Collective, execution: Execution, carried: Carried) -> Sends:

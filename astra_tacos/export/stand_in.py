@@ -29,6 +29,7 @@ from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.patterns import TAGS
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing, wire_bytes
@@ -136,7 +137,7 @@ def _in_hops(schedule: Schedule) -> Schedule:
     channel = topology.channel_of_link().astype(np.int32)
     row = row[order]
     hops = Sends(sends.chunk[row], channel[link[order]], sends.reduces[row] & is_last[order], trip=row.astype(np.int32))
-    return settle(topology, collective, timing, hops, schedule.synthesizer, schedule.seed)
+    return settle(Problem(topology, collective, timing), hops, schedule.synthesizer, schedule.seed)
 
 
 def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:

@@ -32,6 +32,7 @@ from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.schedule.dependencies import holds_no_link
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, timing_of_sizes
 from astra_tacos.support.errors import AstraTacosError, ConfigError, ReplayError, SynthesisError, VerificationError
@@ -59,7 +60,7 @@ def least_ns(case: DistinctCollective, solution: CaseSolution) -> int | None:
     if case.fabric is not None:
         return _on_fabric(case)
     schedule = solution.schedule
-    return lower_bound(schedule.topology, schedule.collective, schedule.timing).time_ns
+    return lower_bound(schedule.problem).time_ns
 
 
 @lru_cache(maxsize=256)
@@ -80,10 +81,10 @@ QUICK_BOUNDS = (ingress, egress)
 """Those that are quick to find."""
 
 
-def largest_bound(topology: Topology, collective: Collective, bounds: Sequence[Callable[..., Bound]] = QUICK_BOUNDS) -> int:
+def largest_bound(topology: Topology, collective: Collective, bounds: Sequence[Callable[[Problem], Bound]] = QUICK_BOUNDS) -> int:
     """The largest of some bounds, in ns, where reductions take no time."""
     timing = timing_of_sizes(topology, collective.class_size_bytes, "pipelined", 0.0, may_be_instant=True)
-    return max(bound(topology, collective, timing).time_ns for bound in bounds)
+    return max(bound(Problem(topology, collective, timing)).time_ns for bound in bounds)
 
 
 _CHUNKS = (1, 4, 16, 64)

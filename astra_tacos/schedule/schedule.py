@@ -12,6 +12,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import MessageSizes, Sends, check_messages
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ends, addition_ns, check_endpoints, check_values
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
@@ -79,6 +80,11 @@ class Schedule:
     trip: Ints32 | None = None
     link_order: LinkOrder | None = None
     in_flight: int | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """What it solves."""
+        return Problem(self.topology, self.collective, self.timing)
 
     def __post_init__(self) -> None:
         check_endpoints(self.topology, self.collective)

@@ -13,6 +13,7 @@ from astra_tacos.schedule.dependencies import awaited_results
 from astra_tacos.schedule.link_use import count_work
 from astra_tacos.schedule.messages import MessageSizes, Sends
 from astra_tacos.schedule.partial_sums import Additions, Places, addition_ends, addition_ns, stop_keys
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import Timing, adding_time, untruncated
 from astra_tacos.support.arrays import Ints, Ints32
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
     from astra_tacos.schedule._settle_kernels import Links
 
 
-def settle(
-    topology: Topology, collective: Collective, timing: Timing, sends: Sends, synthesizer: str = "", seed: int = 0
-) -> Schedule:
+def settle(problem: Problem, sends: Sends, synthesizer: str = "", seed: int = 0) -> Schedule:
     """The schedule in which every link takes the given messages in order, each as early as possible.
 
     Rows must be in an order that every link keeps and in which a chunk reaches an NPU before it leaves it. A switch's
@@ -46,6 +45,7 @@ def settle(
     SynthesisError
         If the down-links' order does not settle, which would be a fault of this package.
     """
+    topology, collective, timing = problem
     first_come = topology.has_switches and not timing.is_blocking
     sizes = sends.sizes(topology, collective, timing)
     made = sends.additions(topology, collective)
@@ -75,7 +75,9 @@ def settle(
 
 def settled_on(topology: Topology, collective: Collective, schedule: Schedule, sends: Sends) -> Schedule:
     """What becomes of a schedule's sends on another topology, under the same timing model."""
-    return settle(topology, collective, schedule.timing.of(topology, collective), sends, schedule.synthesizer, schedule.seed)
+    return settle(
+        Problem(topology, collective, schedule.timing.of(topology, collective)), sends, schedule.synthesizer, schedule.seed
+    )
 
 
 def exact_time_ns(schedule: Schedule) -> float:

@@ -22,6 +22,7 @@ from astra_tacos.network.network_config import MAX_NPUS, Dimension, NetworkConfi
 from astra_tacos.network.rotations import ClassTable, LinkClass, TranslationGroup, class_table, star, why_not_symmetric
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import LONG_NS, UNITS_PER_NS, links_of, settle
 from astra_tacos.schedule.storage import columns_of_sends, dimension, load_schedule, timing_model
@@ -278,7 +279,7 @@ class SymmetricSchedule:
         reduces = np.repeat(self.reduces, task.num_npus)
         start, end = np.repeat(self.start_ns, task.num_npus), np.repeat(self.end_ns, task.num_npus)
         if len(collective.class_size_bytes) > 1:
-            return settle(topology, collective, timing, Sends(chunk, channel, reduces), self.synthesizer)
+            return settle(Problem(topology, collective, timing), Sends(chunk, channel, reduces), self.synthesizer)
         return Schedule(topology, collective, timing, chunk, channel, reduces, start, end, self.synthesizer)
 
     def _channels(self, topology: Topology) -> Ints32:

@@ -26,6 +26,7 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import Backend, Binary, binaries_for
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.schedule.dependencies import stops_queues
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask, exact_symmetric_ns
@@ -171,7 +172,9 @@ def bounds_on(topology: Topology, collective: Collective, clock: Backend) -> tup
     if not clock.models_congestion:
         return ()
     whole = collective if collective.part_bytes is not None else cut_into(collective, 1)
-    return all_bounds(topology, whole, timing_of_sizes(topology, whole.class_size_bytes, "pipelined", may_be_instant=True))
+    return all_bounds(
+        Problem(topology, whole, timing_of_sizes(topology, whole.class_size_bytes, "pipelined", may_be_instant=True))
+    )
 
 
 def timed_for(options: SearchOptions, topology: Topology, clock: Backend) -> tuple[SearchOptions, tuple[LinkModel, ...], str]:

@@ -17,6 +17,7 @@ from astra_tacos.network.composition import build_topology, first_npus
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
@@ -112,9 +113,9 @@ def _row(kind: str, topology: Topology, what: Collective, formula: float, share:
     timing = compute_timing(topology, what, "pipelined")
     schedule: Schedule
     if kind == MIXED:
-        schedule = parameter_server(topology, what, timing, 0)
+        schedule = parameter_server(Problem(topology, what, timing), 0)
     else:
-        schedule = schedule_columns(topology, what, timing, solution, Demands(topology, what, 0), kind, 0)
+        schedule = schedule_columns(Problem(topology, what, timing), solution, Demands(topology, what, 0), kind, 0)
     check_schedule(schedule)
     workers = what.num_members
     return ServerRow(

@@ -10,6 +10,7 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.units import format_time
 
@@ -38,9 +39,8 @@ class SketchCost:
     @classmethod
     def of(cls, sketch: Sketch, searched: Topology, schedule: Schedule) -> SketchCost:
         """The cost of a sketch that leaves the topology `searched`, for a schedule that was found there."""
-        topology, timing = schedule.topology, schedule.timing
-        own = timing.of(searched, schedule.collective)
-        with_it, without = (lower_bound(on, schedule.collective, delays) for on, delays in ((searched, own), (topology, timing)))
+        topology, own = schedule.topology, schedule.timing.of(searched, schedule.collective)
+        with_it, without = lower_bound(Problem(searched, schedule.collective, own)), lower_bound(schedule.problem)
         larger = max(with_it, without, key=lambda bound: bound.time_ns)  # what bounds any algorithm bounds those under the sketch
         efficiency = efficiency_of(schedule.collective_time_ns, larger.time_ns)
         left_out = topology.num_links - searched.num_links

@@ -20,7 +20,8 @@ from astra_tacos.bounds.port import egress, fewest_crossings, ingress, volume
 from astra_tacos.collective import COLLECTIVES, cut_into, make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
-from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
+from astra_tacos.schedule.problem import Problem
+from astra_tacos.schedule.timing import LinkModel, compute_timing
 from astra_tacos.support.arrays import Bools, Floats, Ints32
 from astra_tacos.support.errors import ConfigError, SynthesisError
 from astra_tacos.support.graph import Graph
@@ -90,7 +91,7 @@ def choose_chunks(
             if not candidates:
                 raise
             break
-        candidates.append(ChunkCandidate(chunks, chunks * sends, _estimate_ns(topology, collective, timing)))
+        candidates.append(ChunkCandidate(chunks, chunks * sends, _estimate_ns(Problem(topology, collective, timing))))
     as_good = min(candidate.estimate_ns for candidate in candidates) * _RESOLUTION
     return tuple(sorted(candidates, key=lambda candidate: max(candidate.estimate_ns, as_good)))
 
@@ -136,24 +137,27 @@ def _most_of_trips(topology: Topology, whole: Collective, rate: float, max_sends
     return int(max(min(most, max_sends / (_HOPS * whole.least_sends), _MOST_CHUNKS_OF_TRIPS / whole.num_chunks), 1.0))
 
 
-def _estimate_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
-    carried = max(bound(topology, collective, timing).time_ns for bound in (ingress, egress, volume))
-    farthest = diameter(topology, collective, timing).time_ns
+def _estimate_ns(problem: Problem) -> int:
+    topology, collective, timing = problem
+    carried = max(bound(problem).time_ns for bound in (ingress, egress, volume))
+    farthest = diameter(problem).time_ns
     if collective.is_personalised:
         # Links hold small chunks for whole nanoseconds, rounded down; this gain is no reason to prefer small chunks.
         held = timing.link_delay_ns if timing.is_blocking else timing.link_hold_ns
         exact_ns = collective.class_size_bytes[0] / bytes_per_ns(topology.link_bandwidth_gibps)
         exact_ns += topology.link_latency_ns if timing.is_blocking else 0
         rounded = float((exact_ns / np.maximum(held[:, 0], 1)).max())
-        return int(max(carried, worst_chosen_cut(topology, collective, timing).time_ns) * rounded) + farthest
-    grouped = _into_groups_ns(topology, collective, timing)
+        return int(max(carried, worst_chosen_cut(problem).time_ns) * rounded) + farthest
+    grouped = _into_groups_ns(problem)
     if not (collective.reduces and collective.gathers):
         return max(carried, farthest, grouped)
     shard = COLLECTIVES["all-gather"](topology.num_npus, max(collective.size_bytes // topology.num_npus, 1), 1)
     per_npu = collective.num_chunks / topology.num_npus
     period = timing.channel_delay_ns[:, 0] if timing.is_blocking else timing.link_hold_ns[topology.channel_link, 0]
     into = np.bincount(*_ports(topology, np.ones(len(period), np.bool_), 1 / period), topology.num_npus)
-    one_phase = max(int(per_npu * (topology.num_npus - 1) / into.min()), diameter(topology, shard, timing).time_ns, grouped)
+    one_phase = max(
+        int(per_npu * (topology.num_npus - 1) / into.min()), diameter(Problem(topology, shard, timing)).time_ns, grouped
+    )
     return min(2 * one_phase, max(carried, 2 * grouped) + 3 * farthest)
 
 
@@ -166,8 +170,9 @@ def _ports(topology: Topology, used: Bools, rate: Floats) -> tuple[Ints32, Float
     return topology.link_dst[links], highest[links]
 
 
-def _into_groups_ns(topology: Topology, collective: Collective, timing: Timing) -> int:
+def _into_groups_ns(problem: Problem) -> int:
     """The longest time, over groups of NPUs connected by faster links, to enter the group over slower links and spread there."""
+    topology, collective, timing = problem
     num_npus = topology.num_npus
     src, dst, ns = topology.channel_src, topology.channel_dst, timing.channel_delay_ns[:, 0]
     period = ns if timing.is_blocking else timing.link_hold_ns[:, 0][topology.channel_link]

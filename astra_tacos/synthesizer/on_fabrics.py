@@ -13,8 +13,9 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.packet_links import DeviceRoutes
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.arrays import Ints
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
 from astra_tacos.synthesizer.exchange.best import counted_ns
@@ -32,7 +33,7 @@ _LINKS_OF_TRIP = 4
 
 def on_fabrics(
     entry: Synthesizer,
-    make_all: Callable[[Topology, Topology, Collective, Timing, int], Iterable[Schedule]] | None = None,
+    make_all: Callable[[Topology, Problem, int], Iterable[Schedule]] | None = None,
     network: Callable[[Topology], NpuNetwork | None] = network_of_pairs,
 ) -> Synthesizer:
     """A synthesizer for networks of NPUs that also takes graphs with devices that forward.
@@ -46,17 +47,17 @@ def on_fabrics(
         The network that stands for a fabric, None where none does.
     """
 
-    def make(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+    def make(problem: Problem, seed: int) -> Schedule:
+        topology = problem.topology
         if not topology.forwarding:
-            return entry.make(topology, collective, timing, seed)
+            return entry.make(problem, seed)
         stands_for = network(topology)
         assert stands_for is not None, "refused"
-        npus, of_npus = stands_for.topology, _on(stands_for, collective)
-        own = timing.of(npus, of_npus)
+        own = problem.on(stands_for.topology, _on(stands_for, problem.collective))
         if make_all is None:
-            return over_devices(topology, collective, timing, entry.make(npus, of_npus, own, seed), stands_for.npu)
-        found = make_all(topology, npus, of_npus, own, seed)
-        return min((over_devices(topology, collective, timing, each, stands_for.npu) for each in found), key=counted_ns)
+            return over_devices(problem, entry.make(own, seed), stands_for.npu)
+        found = make_all(topology, own, seed)
+        return min((over_devices(problem, each, stands_for.npu) for each in found), key=counted_ns)
 
     def refusal(topology: Topology, collective: Collective) -> str | None:
         if not topology.forwarding:
@@ -97,25 +98,23 @@ _MOST_ROUTES = 64
 """Equally good routes of a pair among which its chunks take turns."""
 
 
-def over_devices(
-    topology: Topology, collective: Collective, timing: Timing, schedule: Schedule, npu: Ints | None = None
-) -> Schedule:
+def over_devices(problem: Problem, schedule: Schedule, npu: Ints | None = None) -> Schedule:
     """The sends of a schedule between NPUs, over devices, as soon as links are free, in the order of the schedule.
 
     Chunks of a pair take turns on routes that are equally good.
 
     Parameters
     ----------
-    topology, collective, timing
+    problem
         The fabric, the collective on it, and the delays of its chunks. A schedule that cuts the collective otherwise keeps its
         chunks.
     npu
         int64[num_endpoints], which NPU of the fabric each NPU of the schedule is; None if it has the same number.
     """
+    topology = problem.topology
     npu = np.arange(topology.num_endpoints) if npu is None else npu
-    if schedule.collective.num_chunks != collective.num_chunks:
-        collective = schedule.collective.renumbered(npu, topology.num_npus)
-        timing = timing.of(topology, collective)
+    if schedule.collective.num_chunks != problem.collective.num_chunks:
+        problem = problem.on(topology, schedule.collective.renumbered(npu, topology.num_npus))
     src, dst = npu[schedule.src], npu[schedule.dst]
     first, link = DeviceRoutes(topology).find(src, dst, dst + (schedule.chunk % _MOST_ROUTES).astype(np.int64))
     hops = np.diff(first)
@@ -133,4 +132,4 @@ def over_devices(
         value=None if schedule.value is None else schedule.value[trip],
         trip=trip.astype(np.int32),
     )
-    return dispatch(topology, collective, timing, graph, schedule.synthesizer, schedule.seed)
+    return dispatch(problem, graph, schedule.synthesizer, schedule.seed)

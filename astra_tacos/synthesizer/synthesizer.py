@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule
-from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer.work import dispatch_work
 
 
@@ -20,7 +21,7 @@ class Synthesizer:
     Parameters
     ----------
     make
-        One schedule from a seed; the same arguments give the same schedule. Runs without the interpreter lock.
+        One schedule of a problem from a seed; the same arguments give the same schedule. Runs without the interpreter lock.
     collectives
         Keys of `COLLECTIVES` that it can do.
     is_random
@@ -54,7 +55,7 @@ class Synthesizer:
         Whether `auto` tries it, and `compare` unless told otherwise; one that stays out is for those who name it.
     """
 
-    make: Callable[[Topology, Collective, Timing, int], Schedule]
+    make: Callable[[Problem, int], Schedule]
     collectives: frozenset[str]
     is_random: bool = False
     refusal: Callable[[Topology, Collective], str | None] = lambda topology, collective: None

@@ -17,6 +17,7 @@ from astra_tacos.bounds import BOUNDS, CHUNKED_BOUNDS, all_bounds, chunked_lower
 from astra_tacos.bounds.any_algorithm.carrying import smallest_times_ns, whole_ns
 from astra_tacos.bounds.certificate import certify, efficiency_of, is_optimal
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
@@ -27,17 +28,17 @@ GIB = 1 << 30
 
 def bound_of(network, collective, size, model="pipelined", **options):
     what = make_collective(collective, network.num_npus, size, **options)
-    return lower_bound(network, what, compute_timing(network, what, model))
+    return lower_bound(Problem(network, what, compute_timing(network, what, model)))
 
 
 def check_above(of):
     """The documented slack: what truncation leaves of the chunks, and 1 ns."""
     kept = kept_by_truncation(of.topology, of.timing, of.collective.class_size_bytes)
     assert 0 < kept <= 1
-    for bound in all_bounds(of.topology, of.collective, of.timing):
+    for bound in all_bounds(of.problem):
         assert of.collective_time_ns >= int(kept * bound.time_ns) - 1, bound
     for chunked in CHUNKED_BOUNDS.values() if goes_by_chunk(of) else ():
-        assert of.collective_time_ns >= chunked(of.topology, of.collective, of.timing).time_ns
+        assert of.collective_time_ns >= chunked(of.problem).time_ns
 
 
 @examples(20)
@@ -159,7 +160,7 @@ def test_optima_that_are_known(line):
         if collective in PERSONALISED:
             chunks = 1 if network.num_npus > 64 else 8
         what = make_collective(collective, network.num_npus, size, chunks)
-        bound = chunked_lower_bound(network, what, compute_timing(network, what, "blocking"))
+        bound = chunked_lower_bound(Problem(network, what, compute_timing(network, what, "blocking")))
         assert bound.time_ns / 1000 == pytest.approx(time, rel=1e-4 if name else 3e-3)
         assert name in ([], [bound.name])
 
@@ -170,7 +171,7 @@ def test_bounds_say_where(name):
         network = topology(*dimensions)
         for collective in COLLECTIVES:
             what = make_collective(collective, network.num_npus, 1 << 20)
-            bound = BOUNDS[name](network, what, compute_timing(network, what, "blocking"))
+            bound = BOUNDS[name](Problem(network, what, compute_timing(network, what, "blocking")))
             assert bound.name == name and bound.where
             is_for = {"flow": collective in PERSONALISED, "rounds": dimensions[0][3] > 0}
             assert (bound.time_ns > 0) == is_for.get(name, True)
@@ -215,8 +216,8 @@ def test_rounds_of_brute_force(dimensions, count):
     what = make_collective("all-reduce", network.num_npus, 4096)
     assert naive_rounds(network, what) == count
     timing = compute_timing(network, what, "blocking")
-    assert BOUNDS["rounds"](network, what, timing).time_ns == 1000 * count
-    assert BOUNDS["rounds"](network, what, compute_timing(network, what, "pipelined")).time_ns == 0
+    assert BOUNDS["rounds"](Problem(network, what, timing)).time_ns == 1000 * count
+    assert BOUNDS["rounds"](Problem(network, what, compute_timing(network, what, "pipelined"))).time_ns == 0
 
 
 def test_rounds_over_links_of_unequal_latency():
@@ -228,7 +229,7 @@ def test_rounds_over_links_of_unequal_latency():
 
     network = topology("Switch 8 450 300, Switch 4 50 1000")
     what = make_collective("all-reduce", 32, 8192)
-    time = BOUNDS["rounds"](network, what, compute_timing(network, what, "blocking")).time_ns
+    time = BOUNDS["rounds"](Problem(network, what, compute_timing(network, what, "blocking"))).time_ns
     assert time == 3000 and known(time) >= 32 > known(time - 1)
 
 
@@ -262,7 +263,7 @@ def test_the_cut_of_a_group_is_the_worst_of_all_relays_included(network, data):
     name = data.draw(st.sampled_from(("all-gather", "reduce-scatter")))
     shard = 1 << 40
     what = make_collective(name, network.num_npus, shard * (1 if name == "all-gather" else len(members)), 1, None, members)
-    bound = BOUNDS["cut"](network, what, compute_timing(network, what, "pipelined"))
+    bound = BOUNDS["cut"](Problem(network, what, compute_timing(network, what, "pipelined")))
     fluid = shard / worst_cut_of_group(network, members, reduces=name == "reduce-scatter") / GIB * 1e9
     assert bound.time_ns == pytest.approx(fluid, rel=1e-5)
 

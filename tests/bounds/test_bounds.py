@@ -18,6 +18,7 @@ from astra_tacos.bounds import delivery as distance
 from astra_tacos.bounds.cut import chosen_sides
 from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, make_collective
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 
 GIB = 1 << 30
@@ -52,7 +53,7 @@ def test_nor_on_one_way_links(data):
 def test_bounds_are_positive_and_say_where(name, network):
     for make in COLLECTIVES.values():
         collective = make(network.num_npus, 1 << 20, 2)
-        bound = CHUNKED_BOUNDS[name](network, collective, compute_timing(network, collective, "pipelined"))
+        bound = CHUNKED_BOUNDS[name](Problem(network, collective, compute_timing(network, collective, "pipelined")))
         assert bound.time_ns > 0
         assert bound.name == name
         assert bound.where
@@ -61,7 +62,7 @@ def test_bounds_are_positive_and_say_where(name, network):
 def hand(dimensions, collective, model, size):
     network = topology(dimensions)
     what = COLLECTIVES[collective](network.num_npus, size, 1)
-    return chunked_lower_bound(network, what, compute_timing(network, what, model)).time_ns
+    return chunked_lower_bound(Problem(network, what, compute_timing(network, what, model))).time_ns
 
 
 def test_by_hand():
@@ -91,15 +92,15 @@ def test_diameter_is_the_longest_of_the_shortest_ways(name, monkeypatch):
         graph.add_edge(*ends, weight=int(timing.channel_delay_ns[channel, 0]))
     ways = dict(networkx.all_pairs_dijkstra_path_length(graph))
     longest = max(max(lengths.values()) for lengths in ways.values())
-    assert CHUNKED_BOUNDS["diameter"](network, what, timing).time_ns == longest
+    assert CHUNKED_BOUNDS["diameter"](Problem(network, what, timing)).time_ns == longest
     monkeypatch.setattr(distance, "_ALL_SOURCES_UP_TO", 1)
-    assert 0 < CHUNKED_BOUNDS["diameter"](network, what, timing).time_ns <= longest
+    assert 0 < CHUNKED_BOUNDS["diameter"](Problem(network, what, timing)).time_ns <= longest
 
 
 def test_the_hierarchies_bind_at_their_slow_switches():
     network = topology("Switch 8 300 0, Switch 4 25 0")
     what = make_collective("all-gather", 32, GIB // 32, 16)
-    bound = chunked_lower_bound(network, what, compute_timing(network, what, "pipelined"))
+    bound = chunked_lower_bound(Problem(network, what, compute_timing(network, what, "pipelined")))
     assert (bound.name, bound.where) == ("cut", "8 NPUs behind 8 links, 200 GiB/s")
     assert bound.npus == tuple(range(8))
     assert all(network.link_src[link] >= 32 and network.link_dst[link] < 8 for link in bound.links)
@@ -114,7 +115,7 @@ def test_every_link_waits_for_its_first_arrival():
     for chunks, time in ((1, 500 + 16 * 1220 + 500), (2, 500 + 32 * 610)):
         for name, end in (("all-gather", 0), ("reduce-scatter", 2 if chunks == 1 else 1)):
             what = make_collective(name, 64, (1 << 16) * (64 if end else 1), chunks)
-            assert chunked_lower_bound(network, what, compute_timing(network, what, "pipelined")).time_ns == time + end
+            assert chunked_lower_bound(Problem(network, what, compute_timing(network, what, "pipelined"))).time_ns == time + end
 
 
 @examples(20)
@@ -125,7 +126,7 @@ def test_the_cut_is_no_more_than_what_must_cross_it(network, data):
     root = root_of(data, name, range(network.num_npus))
     what = make_collective(name, network.num_npus, GIB, data.draw(st.integers(1, 3)), root)
     timing = compute_timing(network, what, "pipelined")
-    found = CHUNKED_BOUNDS["cut"](network, what, timing)
+    found = CHUNKED_BOUNDS["cut"](Problem(network, what, timing))
     inside = np.isin(np.arange(network.num_npus), found.npus)
     crossing = sum(bool(~inside[a] & inside[b]) for a, b in zip(what.chunk_owner, what.chunk_target, strict=True))
     narrowest = np.inf
@@ -163,6 +164,6 @@ def test_a_slow_dimension_binds():
     """Links of 50 GiB/s along x and 25 along y: those along y alone take 40 ms, all together less."""
     network = topology("Ring 8 50 0, Ring 8 25 0")
     what = make_collective("all-to-all", 64, GIB)
-    bound = CHUNKED_BOUNDS["volume"](network, what, compute_timing(network, what, "pipelined"))
+    bound = CHUNKED_BOUNDS["volume"](Problem(network, what, compute_timing(network, what, "pipelined")))
     assert bound.time_ns == pytest.approx(40e6, rel=1e-4)
     assert bound.where == "all links of dimension 1" and len(bound.links) == 128

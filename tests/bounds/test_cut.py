@@ -18,6 +18,7 @@ from astra_tacos.bounds.delivery import Deliveries
 from astra_tacos.bounds.partition import is_symmetric, is_transitive, partition
 from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_collective
 from astra_tacos.network.network_config import LinkSpec
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 
 SPEEDS = (5.0, 12.5, 50.0, 77.7)
@@ -120,7 +121,7 @@ def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question):
             worst = max(worst, time)
             key = frozenset(links), frozenset(np.flatnonzero(side[: network.num_npus]).tolist())
             by_links[key] = max(time, by_links.get(key, 0))
-    bound = cut(network, what, timing)
+    bound = cut(Problem(network, what, timing))
     assert 0 < bound.time_ns <= worst
     assert by_links[frozenset(bound.links), frozenset(bound.npus)] == bound.time_ns
     found = np.inf
@@ -137,7 +138,7 @@ def test_the_cut_is_one_of_all_and_has_the_least_bandwidth_of_all(question):
 def test_the_partition_is_one_of_all_and_without_switches_the_weakest(question):
     """A message between parts uses a link between them, or one into and one out of a switch: of these, the fewest are counted."""
     network, what, timing = question
-    bound = partition(network, what, timing)
+    bound = partition(Problem(network, what, timing))
     src, dst = network.link_src.tolist(), network.link_dst.tolist()
     binding = list(bound.links) or list(range(network.num_links))
     phases = int(what.reduces) + int(what.gathers)
@@ -174,9 +175,9 @@ def test_parts_that_neither_nodes_nor_dimensions_show():
     poor = [(a, b, 1.0, 0.0) for one, other in ((6, 0), (7, 1), (6, 7)) for a, b in ((one, other), (other, one))]
     network = graph(*rich, *poor)
     what = make_collective("all-reduce", 8, 8 << 20, 64)
-    bound = partition(network, what, compute_timing(network, what, "pipelined"))
+    bound = partition(Problem(network, what, compute_timing(network, what, "pipelined")))
     assert bound.where == "3 parts with 6 links between them, 6 GiB/s"
-    assert bound.time_ns > 1.3 * cut(network, what, compute_timing(network, what, "pipelined")).time_ns
+    assert bound.time_ns > 1.3 * cut(Problem(network, what, compute_timing(network, what, "pipelined"))).time_ns
 
 
 def test_what_is_regular():
@@ -199,10 +200,10 @@ def test_regular_networks_are_not_treated_otherwise(name, monkeypatch):
         network = topology(*dimensions)
         what = make_collective(name, network.num_npus, 1 << 20, 2)
         timing = compute_timing(network, what, "blocking")
-        first = cut(network, what, timing).time_ns
+        first = cut(Problem(network, what, timing)).time_ns
         with monkeypatch.context() as patch:
             patch.setattr(module, "is_transitive", lambda _: False)
-            assert cut(topology(*dimensions), what, timing).time_ns == first
+            assert cut(Problem(topology(*dimensions), what, timing)).time_ns == first
 
 
 def delivered(first, period, own, stall, time):

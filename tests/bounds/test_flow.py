@@ -18,6 +18,7 @@ from astra_tacos.bounds import BOUNDS, lower_bound
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective
 from astra_tacos.network.network_config import LinkSpec
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.solve import synthesize
 
@@ -28,7 +29,7 @@ GIB = 1 << 30
 
 def fluid_ms(network, collective, size=GIB, **options):
     what = make_collective(collective, network.num_npus, size, **options)
-    return BOUNDS["flow"](network, what, compute_timing(network, what, "pipelined")).time_ns / 1e6
+    return BOUNDS["flow"](Problem(network, what, compute_timing(network, what, "pipelined"))).time_ns / 1e6
 
 
 def random_regular(npus, degree, seed, latency=0.0):
@@ -121,8 +122,8 @@ def test_too_many_unknowns_leave_the_simple_lengths(monkeypatch):
     monkeypatch.setattr(MODULE, "MOST_UNKNOWNS", 10)
     what = make_collective("all-to-all", 16, GIB)
     timing = compute_timing(network, what, "pipelined")
-    assert "concurrent" not in BOUNDS["flow"](network, what, timing).where
-    assert lower_bound(network, what, timing).time_ns == pytest.approx(20e6, rel=1e-6)  # by a cut
+    assert "concurrent" not in BOUNDS["flow"](Problem(network, what, timing)).where
+    assert lower_bound(Problem(network, what, timing)).time_ns == pytest.approx(20e6, rel=1e-6)  # by a cut
 
 
 def test_what_is_at_the_optimum_is_certified():

@@ -13,6 +13,7 @@ from scipy.optimize import linprog
 
 from astra_tacos.bounds import all_bounds, chunked_lower_bound
 from astra_tacos.collective import COLLECTIVES, ROOTED, make_collective
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.columns.demand import Demands
@@ -98,6 +99,6 @@ def test_switches_that_nothing_reaches_change_no_bound(name):
         collective = make_collective(name, topology.num_npus, 300_001, 4, 0 if name in ROOTED else None, topology.endpoints)
         for model in ("pipelined", "blocking"):
             timing = compute_timing(topology, collective, model)
-            found.append(chunked_lower_bound(topology, collective, timing).time_ns)
-            assert all(bound.time_ns >= 0 for bound in all_bounds(topology, collective, timing))
+            found.append(chunked_lower_bound(Problem(topology, collective, timing)).time_ns)
+            assert all(bound.time_ns >= 0 for bound in all_bounds(Problem(topology, collective, timing)))
     assert found[:2] == found[2:]

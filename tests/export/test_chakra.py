@@ -25,6 +25,7 @@ from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.run.trace.reader import read_names, read_trace
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import LINK_ORDERS
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.packets import packet_level
@@ -202,8 +203,8 @@ def test_chunks_that_reach_a_switch_port_together_may_pass_in_another_order():
     timing = compute_timing(built, whole, "pipelined")
     orders = balanced_orders(built.dimensions, whole.num_chunks)
     ways = Ways((built.dimensions[0].building_block.spread(4),), (False,))
-    by_powers_of_two = replace(send_graph_over_dimensions(built, whole, timing, orders, ways), message=None)
-    of = dispatch(built, whole, timing, by_powers_of_two, "themis", 0)
+    by_powers_of_two = replace(send_graph_over_dimensions(Problem(built, whole, timing), orders, ways), message=None)
+    of = dispatch(Problem(built, whole, timing), by_powers_of_two, "themis", 0)
     assert of.collective_time_ns == 31_520
     stand_in = astra_sim_network(of.topology, "pipelined")
     assert (stand_in.backend, stand_in.dimensions) == (CONGESTION_AWARE, of.topology.dimensions)

@@ -20,6 +20,7 @@ from astra_tacos.export.stand_in import stand_in_of
 from astra_tacos.network.network_config import read_network
 from astra_tacos.replayer.trace_replay import replay_trace
 from astra_tacos.run.trace.reader import read_trace
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
@@ -29,7 +30,7 @@ UNEQUAL = graph((0, 1, 50.0, 20.0), (1, 2, 5.0, 20.0), (2, 0, 12.5, 20.0), (1, 0
 
 def on(topology, name, chunks=2, model="pipelined"):
     collective = make_collective(name, topology.num_npus, 300_001, chunks, members=topology.endpoints)
-    return column_generation(topology, collective, compute_timing(topology, collective, model, 20.0), 0)
+    return column_generation(Problem(topology, collective, compute_timing(topology, collective, model, 20.0)), 0)
 
 
 def replayed_ns(of):

@@ -17,6 +17,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends, first_rows
 from astra_tacos.schedule.partial_sums import NO_NPU, PartialSums
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
@@ -49,7 +50,7 @@ def grouped(of: Schedule, source: random.Random, percent: int = 70) -> Schedule:
     rows = np.array([row for message in messages for row in message], np.int64)
     number = np.repeat(np.arange(len(messages)), [len(message) for message in messages])
     sends = Sends(of.chunk[rows], of.channel[rows], of.reduces[rows], first_rows(number))
-    return settle(of.topology, of.collective, of.timing, sends, of.synthesizer, of.seed)
+    return settle(of.problem, sends, of.synthesizer, of.seed)
 
 
 @st.composite
@@ -109,7 +110,7 @@ def scheduled(
                 message[row] = joined.setdefault((int(channel[row]), int(depth[value[row]]), int(hop[row])), row)
     rank = depth[value].astype(np.int32)
     graph = SendGraph(values.chunk[value], channel, np.zeros(len(value), np.bool_), rank, message, values, value)
-    return dispatch(network, what, timing, graph, "by-hand", 0)
+    return dispatch(Problem(network, what, timing), graph, "by-hand", 0)
 
 
 def one_shot(network: Topology, size: int = 1 << 20, chunks: int = 1, **options: Any) -> Schedule:
@@ -189,4 +190,4 @@ def sums_over_devices(draw: st.DrawFn, most_npus: int = 6, most_chunks: int = 2,
     )
     seed, gbps = draw(st.integers(0, 100_000)), draw(st.sampled_from((0.0, 10.0)))
     made = nested(pairs.topology, own, random.Random(seed), reduce_bandwidth_gbps=gbps)
-    return over_devices(fabric, what, compute_timing(fabric, what, "pipelined", gbps), made)
+    return over_devices(Problem(fabric, what, compute_timing(fabric, what, "pipelined", gbps)), made)

@@ -16,6 +16,7 @@ from astra_tacos.collective import COLLECTIVES, PERSONALISED, ROOTED, make_colle
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import choose_link_model, compute_timing
@@ -52,7 +53,7 @@ def schedule(
     model = choose_link_model(topology)[0] if model == "auto" else model
     timing = compute_timing(topology, what, model, asked.get("reduce_bandwidth_gbps", 0.0))
     first = asked.get("seed", 0)
-    made = [entry.make(topology, what, timing, seed) for seed in range(first, first + asked["trials"])]
+    made = [entry.make(Problem(topology, what, timing), seed) for seed in range(first, first + asked["trials"])]
     return min(made, key=lambda each: each.collective_time_ns)
 
 
@@ -87,11 +88,11 @@ def made_by(
     name: str, topology: Topology, what: Collective, model: str = "pipelined", gbps: float = 0.0, seed: int = 0
 ) -> Schedule:
     """What a synthesizer makes of a collective as it is cut."""
-    return SYNTHESIZERS[name].make(topology, what, compute_timing(topology, what, model, gbps), seed)
+    return SYNTHESIZERS[name].make(Problem(topology, what, compute_timing(topology, what, model, gbps)), seed)
 
 
 def bound_of(topology: Topology, what: Collective, model: str = "pipelined") -> Bound:
-    return lower_bound(topology, what, compute_timing(topology, what, model))
+    return lower_bound(Problem(topology, what, compute_timing(topology, what, model)))
 
 
 def column_bytes(of: Schedule) -> list[bytes]:
@@ -113,9 +114,8 @@ def check(of: Schedule) -> Schedule:
     replayed = replay_schedule(of)
     for name, own in (("start_ns", of.start_ns), ("end_ns", of.end_ns), ("finish_ns", of.npu_finish_ns)):
         assert np.array_equal(getattr(replayed, name), own), name
-    what = of.topology, of.collective, of.timing
-    assert exact_time_ns(of) >= lower_bound(*what).time_ns * (1 - 1e-6)
-    assert not goes_by_chunk(of) or of.collective_time_ns >= chunked_lower_bound(*what).time_ns
+    assert exact_time_ns(of) >= lower_bound(of.problem).time_ns * (1 - 1e-6)
+    assert not goes_by_chunk(of) or of.collective_time_ns >= chunked_lower_bound(of.problem).time_ns
     return of
 
 

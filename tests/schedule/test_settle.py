@@ -31,7 +31,7 @@ def test_times_are_the_earliest_that_link_order_allows(of):
     assert [row[first[i] : first[i + 1]].tolist() for i in range(of.num_sends)] == dependencies
     assert (of.start_ns.tolist(), of.end_ns.tolist()) == naive_times(of, dependencies)
     # Settling again changes nothing.
-    again = settle(of.topology, of.collective, of.timing, Sends(of.chunk, of.channel, of.reduces, of.message_first))
+    again = settle(of.problem, Sends(of.chunk, of.channel, of.reduces, of.message_first))
     assert column_bytes(again) == column_bytes(of)
 
 

@@ -63,9 +63,9 @@ def test_a_request_that_contradicts_itself_is_refused():
         solve(Request(network, "all-reduce", 1 << 20, options=SearchOptions(max_sends=100), backend=PACKET))
 
 
-def too_good(topology, collective, timing, seed):
+def too_good(problem, seed):
     """A direct schedule whose first half is left out."""
-    made = direct(topology, collective, timing, seed)
+    made = direct(problem, seed)
     half = made.num_sends // 2
     columns = {name: getattr(made, name)[half:] for name in ("chunk", "channel", "reduces")}
     times = {name: getattr(made, name)[half:] - made.start_ns[half] for name in ("start_ns", "end_ns")}

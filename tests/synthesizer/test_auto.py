@@ -22,6 +22,7 @@ from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, count_work, metered
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.support.errors import SynthesisError
@@ -81,7 +82,7 @@ def test_it_ends_where_nothing_can_be_faster():
     where = topology(*ALL["full"])
     what, options = COLLECTIVES["all-gather"](where.num_npus, MIB), SearchOptions(trials=30, budget=UNLIMITED)
     found = search(where, what, options, without=("symmetric",))
-    bound = chunked_lower_bound(where, found.schedule.collective, found.schedule.timing).time_ns
+    bound = chunked_lower_bound(Problem(where, found.schedule.collective, found.schedule.timing)).time_ns
     assert found.schedule.collective_time_ns == bound
     assert found.num_candidates >= 30
     assert found.num_tried <= len(SYNTHESIZERS)
@@ -132,8 +133,8 @@ def cuts_of(where, collective, counts):
     for count in counts:
         what = COLLECTIVES[collective](where.num_npus, MIB, count)
         timing = compute_timing(where, what, "pipelined")
-        chunked = chunked_lower_bound(where, what, timing).time_ns
-        cuts.append(Cut(what, timing, 0, partial(int, chunked), is_smallest=count == counts[0], is_fixed=False))
+        chunked = chunked_lower_bound(Problem(where, what, timing)).time_ns
+        cuts.append(Cut(Problem(where, what, timing), 0, partial(int, chunked), is_smallest=count == counts[0], is_fixed=False))
     return cuts
 
 
@@ -145,7 +146,7 @@ def test_the_work_list_is_cheap_first_and_seeds_last():
     )
     assert [(c.stage, c.work) for c in candidates] == sorted((c.stage, c.work) for c in candidates)
     stages = [[c for c in candidates if c.stage == stage] for stage in range(4)]
-    assert [{c.cut.collective.chunks_per_npu for c in stage} for stage in stages] == [{1, 2, 4}, {2}, {3}, {1, 2, 3, 4}]
+    assert [{c.cut.problem.collective.chunks_per_npu for c in stage} for stage in stages] == [{1, 2, 4}, {2}, {3}, {1, 2, 3, 4}]
     assert [c.synthesizer for c in stages[1] if c.is_advised] == ["ring"]
     assert all((c.trial > 0) == (c.stage == 3) for c in candidates)
     assert {c.synthesizer for c in stages[0]} | set(refusals) == set(SYNTHESIZERS)
@@ -262,7 +263,7 @@ def test_what_parts_count_is_the_work_of_their_schedule():
     timing = compute_timing(MIXED, REDUCED, "pipelined")
     for name, entry in SYNTHESIZERS.items():
         if entry.why_not(MIXED, REDUCED) is None:
-            counts = {metered(lambda make=entry.make: make(MIXED, REDUCED, timing, 1))[1] for _ in range(3)}
+            counts = {metered(lambda make=entry.make: make(Problem(MIXED, REDUCED, timing), 1))[1] for _ in range(3)}
             assert len(counts) == 1, name
             assert counts.pop() > 0, name
 
@@ -379,7 +380,7 @@ def test_estimates_are_near_what_parts_count():
         timing = compute_timing(where, what, "pipelined")
         for name, entry in SYNTHESIZERS.items():
             if entry.why_not(where, what) is None:
-                counted = metered(partial(entry.make, where, what, timing, 0))[1]
+                counted = metered(partial(entry.make, Problem(where, what, timing), 0))[1]
                 assert counted <= 6 * entry.work(where, what), (name, where.num_npus)
 
 
@@ -407,7 +408,7 @@ def share_of_bound(network, name, size):
     """What any algorithm needs over the time of the default search."""
     what = make_collective(name, network.num_npus, size, 1, members=network.endpoints)
     found = search(network, what, SearchOptions(chunks_per_npu="auto", link_model="pipelined"))
-    return lower_bound(network, what, found.schedule.timing).time_ns / found.exact_ns
+    return lower_bound(Problem(network, what, found.schedule.timing)).time_ns / found.exact_ns
 
 
 def four_switches(npus=8, planes=(4, 5, 5, 4)):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import make_collective
 from astra_tacos.network.topology import NO_LINK
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.branchings import pack_branchings
@@ -52,7 +53,7 @@ def test_broadcasts_of_64_mib(name, collective):
     times = []
     for chunks in (64, 512, advised):
         what = make_collective(collective, network.num_npus, 64 * MIB, chunks, 0)
-        of = entry.make(network, what, compute_timing(network, what, "pipelined"), 0)
+        of = entry.make(Problem(network, what, compute_timing(network, what, "pipelined")), 0)
         check(of)
         times.append(of.collective_time_ns)
     assert times == sorted(times, reverse=True)

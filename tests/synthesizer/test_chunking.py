@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from astra_tacos.bounds import chunked_lower_bound
 from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.solve import synthesize
@@ -83,7 +84,10 @@ def test_estimates_are_no_bounds_but_not_below_those_of_ports():
     network = topology(*ALL["torus"])
     for candidate in choose_chunks(network, "all-gather", 1 << 20, "blocking", 10_000):
         what = COLLECTIVES["all-gather"](12, 1 << 20, candidate.chunks_per_npu)
-        assert candidate.estimate_ns == chunked_lower_bound(network, what, compute_timing(network, what, "blocking")).time_ns
+        assert (
+            candidate.estimate_ns
+            == chunked_lower_bound(Problem(network, what, compute_timing(network, what, "blocking"))).time_ns
+        )
 
 
 def test_bad_arguments():

@@ -17,6 +17,7 @@ from astra_tacos.collective import COLLECTIVES, make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.solve import synthesize
 from astra_tacos.synthesizer.algorithms.column_generation import column_generation
@@ -26,7 +27,7 @@ from astra_tacos.verifier.schedule_oracle import verify
 
 def on(topology, name, size, chunks):
     collective = make_collective(name, topology.num_npus, size, chunks, None, topology.endpoints)
-    return column_generation(topology, collective, compute_timing(topology, collective, "pipelined", 50.0), 0)
+    return column_generation(Problem(topology, collective, compute_timing(topology, collective, "pipelined", 50.0)), 0)
 
 
 @pytest.mark.parametrize("name", ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"])
@@ -114,6 +115,6 @@ def test_the_search_takes_it_and_says_why_not_others():
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_groups_leave_other_npus_alone(name):
     collective = make_collective(name, 7, 1 << 16, 2, members=[0, 3])
-    of = column_generation(TWO_LEVELS, collective, compute_timing(TWO_LEVELS, collective, "pipelined"), 0)
+    of = column_generation(Problem(TWO_LEVELS, collective, compute_timing(TWO_LEVELS, collective, "pipelined")), 0)
     assert verify(of) == ()
     assert not set(of.dst.tolist()) & {1, 2}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import all_reduce, make_collective
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.settle import UNITS_PER_NS, exact_time_ns
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.support.errors import SynthesisError
@@ -24,7 +25,7 @@ ONE_WAY = graph("0 1 50 5, 1 2 25 6, 2 0 12.5 7, 2 3 50 1, 3 1 50 1")
 def best(network, size_bytes, link_model):
     collective = all_reduce(network.num_npus, size_bytes)
     timing = compute_timing(network, all_reduce(network.num_npus, 1 << 30), link_model)
-    return SYNTHESIZERS["dimension-wise"].make(network, collective, timing, 0)
+    return SYNTHESIZERS["dimension-wise"].make(Problem(network, collective, timing), 0)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_every_form_in_any_mix(network, data):
     timing = compute_timing(
         network, collective, data.draw(st.sampled_from(("blocking", "pipelined"))), data.draw(st.sampled_from((0.0, 10.0)))
     )
-    check(dispatch(network, collective, timing, send_graph_of(plan, network, timing)))
+    check(dispatch(Problem(network, collective, timing), send_graph_of(plan, network, timing)))
 
 
 @pytest.mark.parametrize("collective", ["all-gather", "reduce-scatter", "all-to-all"])
@@ -113,7 +114,7 @@ def test_what_cannot_win_is_told_before_it_is_made(data):
     assert entry.least_ns is not None
     try:
         timing = compute_timing(network, collective, data.draw(st.sampled_from(("blocking", "pipelined"))))
-        made = entry.make(network, collective, timing, 0)
+        made = entry.make(Problem(network, collective, timing), 0)
     except SynthesisError:
         return
     assert entry.least_ns(network, collective) <= exact_time_ns(made) * (1 + 1e-9) + made.num_messages / UNITS_PER_NS

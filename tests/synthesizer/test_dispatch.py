@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import SynthesisError
@@ -83,10 +84,10 @@ def test_as_the_naive_twin(network, seed, data):
     collective = COLLECTIVES[name](network.num_npus, 123_457, data.draw(st.integers(1, 2)))
     timing = compute_timing(network, collective, data.draw(st.sampled_from(LINK_MODELS)), data.draw(st.sampled_from((0.0, 1.0))))
     plan = random_plan(network, collective, np.random.default_rng(seed))
-    found = dispatch(network, collective, timing, plan)
+    found = dispatch(Problem(network, collective, timing), plan)
     assert verify(found) == ()
     order = naive_order(network, collective, timing, plan)
-    expected = settle(network, collective, timing, Sends(plan.chunk[order], plan.channel[order], plan.reduces[order]))
+    expected = settle(Problem(network, collective, timing), Sends(plan.chunk[order], plan.channel[order], plan.reduces[order]))
     assert found.collective_time_ns == expected.collective_time_ns
     for column in ("chunk", "channel", "start_ns", "end_ns"):
         assert np.array_equal(getattr(found, column), getattr(expected, column)), column
@@ -99,7 +100,7 @@ def test_order_of_a_plan_does_not_matter():
     plan = random_plan(network, collective, np.random.default_rng(1))
     shuffled = np.random.default_rng(2).permutation(len(plan.chunk))
     other = SendGraph(plan.chunk[shuffled], plan.channel[shuffled], plan.reduces[shuffled], plan.rank[shuffled])
-    first, second = (dispatch(network, collective, timing, of) for of in (plan, other))
+    first, second = (dispatch(Problem(network, collective, timing), of) for of in (plan, other))
     assert np.array_equal(first.channel, second.channel)
     assert np.array_equal(first.start_ns, second.start_ns)
 
@@ -111,4 +112,4 @@ def test_a_cycle_is_refused():
     channel = network.channel_of(np.array([1, 2, 3]), np.array([2, 3, 2]))
     plan = SendGraph(np.zeros(3, np.int32), channel.astype(np.int32), np.zeros(3, bool), np.zeros(3, np.int32))
     with refused("2 sends wait for one another", SynthesisError):
-        dispatch(network, collective, timing, plan, "cycle")
+        dispatch(Problem(network, collective, timing), plan, "cycle")

@@ -20,6 +20,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.fabric.kinds import make_fabric
 from astra_tacos.network.fabric.ns3_topology import read_ns3_topology
 from astra_tacos.run.backend import CONGESTION_AWARE
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.solver.native import best_native_time
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.npu_networks import network_of_levels
@@ -159,4 +160,4 @@ def test_the_default_comes_close_to_the_bound(kind, values, of, at_least):
     topology = build_topology(make_fabric(kind, **values), may_forward=True)
     what = make_collective(of, topology.num_npus, 1 << 24, 1, members=topology.endpoints)
     found = search(topology, what, SearchOptions(chunks_per_npu="auto", trials=1))
-    assert lower_bound(topology, what, found.schedule.timing).time_ns >= at_least * found.schedule.collective_time_ns
+    assert lower_bound(Problem(topology, what, found.schedule.timing)).time_ns >= at_least * found.schedule.collective_time_ns

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
+from astra_tacos.schedule.problem import Problem
+from astra_tacos.schedule.timing import LINK_MODELS
 from astra_tacos.support.units import bytes_per_ns
 from astra_tacos.synthesizer.algorithms.over_dimensions import balanced_orders
 from astra_tacos.synthesizer.algorithms.predefined import binary_tree, direct
@@ -218,6 +219,6 @@ def test_a_relay_takes_the_fast_way_and_keeps_what_it_passes_on():
         "0 1 50 5, 0 2 5 5, 1 3 50 5, 2 3 50 5, 3 0 50 5, 2 0 50 5, 1 0 50 5",
     )
     what = COLLECTIVES["broadcast"](4, 1 << 20, 1)
-    of = direct(network, what, compute_timing(network, what, "blocking"), 0)
+    of = direct(Problem.of(network, what, "blocking"), 0)
     hops = sorted(zip(network.channel_src[of.channel].tolist(), network.channel_dst[of.channel].tolist(), strict=True))
     assert hops == [(0, 1), (0, 2), (1, 3)]

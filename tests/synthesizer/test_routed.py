@@ -19,6 +19,7 @@ from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import COLLECTIVES, ROOTED, UNEQUAL, make_collective
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.schedule.joint import join
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer import SYNTHESIZERS
@@ -48,7 +49,7 @@ def test_all_to_all_is_near_its_optimum(blocks, optimum_ms, margin):
     """1 GiB per NPU at one chunk for each pair; the margin is about a chunk on the busiest link."""
     network = topology(blocks)
     what = make_collective("all-to-all", network.num_npus, GIB)
-    of = routed(network, what, compute_timing(network, what, "blocking"), 0)
+    of = routed(Problem(network, what, compute_timing(network, what, "blocking")), 0)
     assert verify(of) == ()
     assert optimum_ms * 1e6 * 0.999 <= of.collective_time_ns <= optimum_ms * 1e6 * margin
 
@@ -58,7 +59,7 @@ def test_tori_are_loaded_evenly_by_shortest_ways(blocks):
     network = topology(blocks)
     what = make_collective("all-to-all", network.num_npus, GIB, 2)
     timing = compute_timing(network, what, "pipelined")
-    paths = find_paths(network, what, timing, 0)
+    paths = find_paths(Problem(network, what, timing), 0)
     chunk_ns = timing.link_hold_ns.max()
     for dimension in range(network.link_dimension.max() + 1):
         loads = paths.link_ns[network.link_dimension == dimension]
@@ -73,7 +74,7 @@ def test_the_busiest_link_is_the_best_of_all_paths():
     timing = compute_timing(network, what, "pipelined")
     fast, slow = timing.link_hold_ns.min(), timing.link_hold_ns.max()
     best = min(max((6 - around + second) * fast, (around + 6 - second) * slow) for around in range(7) for second in range(7))
-    assert find_paths(network, what, timing, 0).link_ns.max() <= best
+    assert find_paths(Problem(network, what, timing), 0).link_ns.max() <= best
 
 
 @pytest.mark.parametrize("collective", sorted(COLLECTIVES))
@@ -152,7 +153,9 @@ def test_idle_npus_of_a_switch_serve_parameters(members, helpers):
     network = topology(f"Switch {members + helpers} 100")
     what = make_collective("all-reduce", network.num_npus, 64 << 20, 256 // members, members=range(members))
     timing = compute_timing(network, what, "pipelined")
-    load = grow_trees(network, what, timing, 0, free_roots=True).link_ns.max() / (what.num_chunks * timing.link_hold_ns.max())
+    load = grow_trees(Problem(network, what, timing), 0, free_roots=True).link_ns.max() / (
+        what.num_chunks * timing.link_hold_ns.max()
+    )
     assert best * 0.99 <= load <= best * 1.02
 
 
@@ -167,14 +170,14 @@ def test_idle_roots_are_legal_and_never_cost_time(network, data):
     what = make_collective("all-reduce", network.num_npus, 1 << 20, data.draw(st.integers(1, 4)), members=members)
     timing = compute_timing(network, what, data.draw(st.sampled_from(LINK_MODELS)), data.draw(st.sampled_from((0.0, 10.0))))
     seed = data.draw(st.integers(0, 100))
-    without, moved = (grow_trees(network, what, timing, seed, free_roots=free_roots) for free_roots in (False, True))
+    without, moved = (grow_trees(Problem(network, what, timing), seed, free_roots=free_roots) for free_roots in (False, True))
     _check_trees(network, members, moved)
-    of = routed(network, what, timing, seed)
+    of = routed(Problem(network, what, timing), seed)
     assert verify(of) == ()
     for route in (without, moved):
-        sends = send_graph_along_route(network, what, timing, route)
+        sends = send_graph_along_route(Problem(network, what, timing), route)
         for share in (BUSY_SHARE, np.inf) if network.has_switches else (BUSY_SHARE,):
-            one = justify(dispatch(network, what, timing, sends, "routed", seed, share), share)
+            one = justify(dispatch(Problem(network, what, timing), sends, "routed", seed, share), share)
             assert verify(one) == ()
             assert of.collective_time_ns <= one.collective_time_ns
 
@@ -213,9 +216,9 @@ def test_more_chunks_do_not_make_a_broadcast_on_hierarchies_slower(blocks):
     for chunks in (1, 8, 64, 256):
         what = make_collective("broadcast", network.num_npus, 64 << 20, chunks, 0)
         timing = compute_timing(network, what, "pipelined")
-        times.append(routed(network, what, timing, 0).collective_time_ns)
+        times.append(routed(Problem(network, what, timing), 0).collective_time_ns)
     assert times == sorted(times, reverse=True)
-    assert times[-1] <= 1.45 * lower_bound(network, what, timing).time_ns
+    assert times[-1] <= 1.45 * lower_bound(Problem(network, what, timing)).time_ns
 
 
 TORUS = topology("Ring 4, Ring 4")

@@ -18,6 +18,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.replayer.schedule_replay import replay_schedule
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_schedule import SYMMETRIC_COLLECTIVES, exact_symmetric_ns
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
@@ -54,12 +55,12 @@ def test_both_oracles_accept_and_no_bound_is_beaten(what):
         assert replay_schedule(expanded).collective_time_ns == schedule.collective_time_ns
         assert exact_symmetric_ns(schedule) == exact_time_ns(expanded)
         # Nobody proves more from the dimensions alone than the other bounds do from all links.
-        chunked = chunked_lower_bound(expanded.topology, expanded.collective, expanded.timing).time_ns
+        chunked = chunked_lower_bound(Problem(expanded.topology, expanded.collective, expanded.timing)).time_ns
         assert chunked_symmetric_bound(what).time_ns <= chunked + what.reduction_ns
     assert schedule.collective_time_ns >= chunked_symmetric_bound(what).time_ns
     most = max(bound.time_ns for bound in symmetric_bounds(what))
     assert exact_time_ns(expanded) >= most * (1 - 1e-6)
-    assert most <= lower_bound(expanded.topology, expanded.collective, expanded.timing).time_ns + 1
+    assert most <= lower_bound(Problem(expanded.topology, expanded.collective, expanded.timing)).time_ns + 1
 
 
 @pytest.mark.parametrize("collective", SYMMETRIC_COLLECTIVES)
@@ -119,7 +120,7 @@ def test_auto_looks_no_further_where_it_is_at_the_bound(network, collective):
     whole = topology(ALIKE[network])
     found = search(whole, make_collective(collective, whole.num_npus, 1 << 30), SearchOptions(chunks_per_npu="auto"))
     assert (found.schedule.synthesizer, found.num_candidates) == ("symmetric", 1)
-    assert found.exact_ns <= lower_bound(whole, found.schedule.collective, found.schedule.timing).time_ns / 0.995
+    assert found.exact_ns <= lower_bound(Problem(whole, found.schedule.collective, found.schedule.timing)).time_ns / 0.995
     assert verify(found.schedule) == ()
 
 
@@ -132,7 +133,7 @@ def test_no_slower_than_the_matcher(what):
     network = build_topology(NetworkConfig("test", what.dimensions))
     collective = make_collective(what.collective, network.num_npus, what.size_bytes, what.chunks_per_npu)
     timing = compute_timing(network, collective, what.link_model, what.reduce_bandwidth_gbps)
-    matched = min(SYNTHESIZERS["tacos"].make(network, collective, timing, seed).collective_time_ns for seed in range(2))
+    matched = min(SYNTHESIZERS["tacos"].make(Problem(network, collective, timing), seed).collective_time_ns for seed in range(2))
     time = synthesize_symmetric(what).collective_time_ns
     assert time <= max(1.01 * matched, matched + int(what.delay_ns.max()))
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.collective import COLLECTIVES
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import LINK_MODELS, compute_timing
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.algorithms.routed import routed
@@ -43,7 +44,7 @@ def packed(network, name, chunks, link_model="pipelined", seed=0, size=GIB):
     """The trees of a collective's chunks, and the collective and delays that they are for."""
     what = COLLECTIVES[name](network.num_npus, size // network.num_npus if name == "all-gather" else size, chunks)
     timing = compute_timing(network, what, link_model)
-    return grow_trees(network, what, timing, seed, free_roots=may_choose_roots(network, what)), what, timing
+    return grow_trees(Problem(network, what, timing), seed, free_roots=may_choose_roots(network, what)), what, timing
 
 
 def check_packing(network, packing, timing):
@@ -108,7 +109,7 @@ def test_sums_take_as_long_as_their_mirror_image(network, link_model):
     spread, summed = COLLECTIVES["all-gather"](whole.num_npus, 1 << 20, 2), COLLECTIVES["reduce-scatter"]
     timing = compute_timing(whole, what := summed(whole.num_npus, (1 << 20) * whole.num_npus, 2), link_model)
     image = mirror(whole, timing)
-    there = routed(image.topology, spread, image.timing, 3)
+    there = routed(Problem(image.topology, spread, image.timing), 3)
     back = mirrored(there, image, whole, timing)
     assert verify(replace(back, collective=what)) == ()
     if not whole.has_switches or link_model == "blocking":
@@ -121,7 +122,7 @@ def test_sums_take_as_long_as_their_mirror_image(network, link_model):
 def test_justified_schedules_are_legal_and_no_slower(network, name, link_model, seed):
     what = COLLECTIVES[name](network.num_npus, 1 << 20, 3)
     timing = compute_timing(network, what, link_model)
-    first = SYNTHESIZERS["tacos"].make(network, what, timing, seed)
+    first = SYNTHESIZERS["tacos"].make(Problem(network, what, timing), seed)
     better = justify(first, 0.8)
     assert verify(better) == ()
     assert better.collective_time_ns <= first.collective_time_ns
@@ -129,7 +130,7 @@ def test_justified_schedules_are_legal_and_no_slower(network, name, link_model, 
 
 def efficiency(network, name, size, chunks, bound_us, link_model="pipelined"):
     what = COLLECTIVES[name](network.num_npus, size, chunks)
-    schedule = routed(network, what, compute_timing(network, what, link_model), 0)
+    schedule = routed(Problem(network, what, compute_timing(network, what, link_model)), 0)
     assert verify(schedule) == ()
     return bound_us * 1e3 / schedule.collective_time_ns
 
@@ -170,10 +171,10 @@ def test_busy_switches_pair_their_links_by_what_they_have_left(link_model):
     for seed in range(8):
         rank = np.random.default_rng(seed).permutation(len(chunk)).astype(np.int32)
         plan = SendGraph(chunk, channel, np.zeros(len(chunk), bool), rank)
-        both = [dispatch(network, what, timing, plan, busy_share=share) for share in (1.5, 0.5)]
+        both = [dispatch(Problem(network, what, timing), plan, busy_share=share) for share in (1.5, 0.5)]
         assert [verify(schedule) for schedule in both] == [(), ()]
         times.append([schedule.collective_time_ns for schedule in both])
-        assert np.array_equal(both[0].start_ns, dispatch(network, what, timing, plan).start_ns)
+        assert np.array_equal(both[0].start_ns, dispatch(Problem(network, what, timing), plan).start_ns)
     by_rank, by_work = np.mean(times, axis=0)
     assert by_work < by_rank
     assert by_work <= 1.15 * 22 * int(timing.link_hold_ns[0, 0])

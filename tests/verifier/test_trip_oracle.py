@@ -12,6 +12,7 @@ from helpers.schedules import codes
 
 from astra_tacos.collective import make_collective
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import compute_timing
 from astra_tacos.solver.solve import check_schedule
@@ -26,7 +27,7 @@ def played(collective, *rows):
     trip, src, dst, adds = (np.array(column) for column in zip(*rows, strict=True))
     channel = TWO_LEVELS.channel_of(src, dst).astype(np.int32)
     sends = Sends(np.zeros(len(rows), np.int32), channel, adds.astype(bool), trip=trip.astype(np.int32))
-    return settle(TWO_LEVELS, collective, compute_timing(TWO_LEVELS, collective, "pipelined"), sends)
+    return settle(Problem(TWO_LEVELS, collective, compute_timing(TWO_LEVELS, collective, "pipelined")), sends)
 
 
 GOOD = ((0, 1, 4, False), (0, 4, 0, True))
@@ -86,7 +87,7 @@ def test_a_copy_that_meets_an_addition_is_a_race():
         trip, src, dst, adds = (np.array(column) for column in zip(*rows, strict=True))
         channel = network.channel_of(src, dst).astype(np.int32)
         sends = Sends(np.zeros(len(rows), np.int32), channel, adds.astype(bool), trip=trip.astype(np.int32))
-        return settle(network, end, compute_timing(network, end, "pipelined"), sends)
+        return settle(Problem(network, end, compute_timing(network, end, "pipelined")), sends)
 
     good = summed(True, True)
     assert codes(good) == set()

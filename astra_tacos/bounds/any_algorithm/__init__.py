@@ -9,11 +9,9 @@ from astra_tacos.bounds.any_algorithm.flow import flow
 from astra_tacos.bounds.any_algorithm.latency import rounds
 from astra_tacos.bounds.any_algorithm.ports import egress, ingress
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 
-ANY_ALGORITHM: dict[str, Callable[[Topology, Collective, Timing], Bound]] = {
+ANY_ALGORITHM: dict[str, Callable[[Problem], Bound]] = {
     "ingress": ingress,
     "egress": egress,
     "cut": cut,

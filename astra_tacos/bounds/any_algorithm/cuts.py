@@ -30,12 +30,13 @@ from astra_tacos.bounds.cut import crossing, cut_of, slowest_sides, tightest_sid
 from astra_tacos.bounds.partition import worst_partition
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Bools, Floats, Ints
 
 
-def cut(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def cut(problem: Problem) -> Bound:
     """The worst of the sets that the bound for whole chunks tries, too."""
+    topology, collective = problem.topology, problem.collective
     bounds = [Bound("cut", 0, "nothing has to cross a cut")]
     for side, links in _entered(topology, collective):
         amount = float(bytes_of(collective).entering(side[None])[0])
@@ -129,11 +130,12 @@ def _distance_ns(
     return chosen
 
 
-def partition(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def partition(problem: Problem) -> Bound:
     """The worst of the partitions that are tried, which are those of the bound for whole chunks.
 
     The proof is that of `astra_tacos.bounds.partition`, byte by byte: it asks for no chunks and no algorithm. It lets every byte
     that crosses carry all that its sending part knows of that place in the buffer, which a sum does, and what is sent apart does
     not.
     """
+    topology, collective = problem.topology, problem.collective
     return worst_partition(topology, bytes_of(collective), partial(links_time_ns, topology))

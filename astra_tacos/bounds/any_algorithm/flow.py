@@ -28,9 +28,8 @@ from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, rate_byt
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.partition import is_transitive, translation_classes
 from astra_tacos.bounds.port import link_sets
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Floats
 
 MOST_UNKNOWNS = 60_000
@@ -125,8 +124,9 @@ def _solve(
     return None if best.x is None else np.maximum(-best.ineqlin.marginals, 0.0)
 
 
-def flow(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def flow(problem: Problem) -> Bound:
     """The best of several lengths: those of the linear programme if it is small enough; all equal; 1 for links of a kind."""
+    topology, collective = problem.topology, problem.collective
     if not collective.is_personalised:
         return Bound("flow", 0, "others may need the same data")
     amount = bytes_of(collective).pairs

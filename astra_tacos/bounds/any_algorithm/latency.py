@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from astra_tacos.bounds.amounts import bytes_of
 from astra_tacos.bounds.any_algorithm.carrying import first_arrival_ns, link_latency_ns
 from astra_tacos.bounds.bound import Bound
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Floats
 from astra_tacos.support.graph import Graph
 
@@ -35,8 +34,9 @@ _ALL_AT_ONCE = 256
 """Devices of a network between all of which distances are kept: several bounds ask for some of them."""
 
 
-def rounds(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def rounds(problem: Problem) -> Bound:
     """Time until an NPU can know of all members that it needs something of, or all members of it; 0 under `pipelined`."""
+    topology, collective, timing = problem
     if not timing.is_blocking:
         return Bound("rounds", 0, "links do not wait for a message to arrive")
     arrival = first_arrival_ns(topology)

@@ -19,20 +19,22 @@ from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.partition import is_transitive
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Floats, Ints
 
 _FEW = 16
 """NPUs that are examined with distances where the network is too large for all: those whose links take longest."""
 
 
-def ingress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def ingress(problem: Problem) -> Bound:
     """Time that the links into the worst NPU need for what must enter it."""
+    topology, collective = problem.topology, problem.collective
     return _worst(topology, collective, inward=True)
 
 
-def egress(topology: Topology, collective: Collective, timing: Timing) -> Bound:
+def egress(problem: Problem) -> Bound:
     """Time that the links out of the worst NPU need for what must leave it."""
+    topology, collective = problem.topology, problem.collective
     return _worst(topology, collective, inward=False)
 
 

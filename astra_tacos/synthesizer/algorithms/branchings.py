@@ -24,6 +24,7 @@ from astra_tacos.collective import COLLECTIVES
 from astra_tacos.collective.collective import MAX_CHUNKS, Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 from astra_tacos.support.arrays import Ints32
@@ -255,7 +256,7 @@ def _hops(topology: Topology, trees: Ints32) -> int:
     return int(lengths(trees, topology.channel_src, np.ones(topology.num_channels, np.int64))[0].max())
 
 
-def branchings(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def branchings(problem: Problem, seed: int) -> Schedule:
     """Pack arborescences out of the root and schedule the sends of chunks along them.
 
     Parameters
@@ -268,12 +269,14 @@ def branchings(topology: Topology, collective: Collective, timing: Timing, seed:
     SynthesisError
         If some NPU cannot be reached, or switches take in more or less than they give out.
     """
+    collective = problem.collective
     if collective.gathers:
-        return _spread(topology, collective, timing, seed)
-    return backwards(_spread, topology, collective, timing, seed)
+        return _spread(problem, seed)
+    return backwards(_spread, problem, seed)
 
 
-def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def _spread(problem: Problem, seed: int) -> Schedule:
+    topology, collective, timing = problem
     assert collective.root is not None
     found = choose_branchings(topology, timing, collective.root, collective.num_chunks)
     trees = len(found.channel)
@@ -281,4 +284,4 @@ def _spread(topology: Topology, collective: Collective, timing: Timing, seed: in
     roots, tree_of = np.full(trees, collective.root), np.arange(collective.num_chunks) % trees
     packing = Packing(np.zeros(1, np.bool_), roots, found.channel[None], (found.branches,), periods, tree_of)
     sends = send_graph_along_trees(collective, packing, stagger=1.0)
-    return dispatch(topology, collective, timing, sends, "branchings", seed)
+    return dispatch(problem, sends, "branchings", seed)

@@ -17,8 +17,9 @@ from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.rotations import find_rotations
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips, most_promising
 from astra_tacos.synthesizer.columns.demand import Demands
 from astra_tacos.synthesizer.columns.programme import Solution, solve
@@ -85,34 +86,37 @@ def _orbits(topology: Topology, collective: Collective) -> int:
     return topology.num_endpoints // find_rotations(topology).order
 
 
-def column_generation(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def column_generation(problem: Problem, seed: int) -> Schedule:
     """Choose trees or paths by a linear programme and schedule the sends of chunks along them."""
+    collective = problem.collective
     if not collective.reduces:
-        return _spread(topology, collective, timing, seed)
+        return _spread(problem, seed)
     made = []
     if collective.num_chunks > _FEW_FOR_EACH * collective.num_members or collective.num_members == 2:
-        made.append(_spread(topology, collective, timing, seed))
+        made.append(_spread(problem, seed))
     if not made or made[0].num_sends <= _SENDS_OF_BOTH:
         other = _backwards if collective.only_reduces else _one_after_the_other
-        made.append(other(topology, collective, timing, seed))
+        made.append(other(problem, seed))
     return min(made, key=lambda schedule: schedule.collective_time_ns)
 
 
-def _backwards(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def _backwards(problem: Problem, seed: int) -> Schedule:
     """What is summed up is what would be spread on the mirror image of the network, backwards in time."""
+    topology, collective, timing = problem
     image = mirror(topology, timing)
     gathering = replace(collective, name=_GATHERING[collective.root is not None], reduces=False, gathers=True)
-    spread = _spread(image.topology, gathering, image.timing, seed)
+    spread = _spread(Problem(image.topology, gathering, image.timing), seed)
     return mirrored(replace(spread, collective=collective, timing=timing), image, topology, timing)
 
 
-def _one_after_the_other(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def _one_after_the_other(problem: Problem, seed: int) -> Schedule:
     """An All-Reduce as a Reduce-Scatter to chunks' owners and an All-Gather from them, which begins as soon as it can.
 
     This is often faster than trees of both phases at once, of which some have much to do in the end.
     """
-    scattered = _backwards(topology, replace(collective, gathers=False), timing, seed)
-    gathered = _spread(topology, replace(collective, reduces=False), timing, seed)
+    topology, collective, timing = problem
+    scattered = _backwards(Problem(topology, replace(collective, gathers=False), timing), seed)
+    gathered = _spread(Problem(topology, replace(collective, reduces=False), timing), seed)
     trip = None
     if scattered.trip is not None and gathered.trip is not None:
         trip = np.concatenate((scattered.trip, gathered.trip + (scattered.trip.max(initial=-1) + 1))).astype(np.int32)
@@ -124,18 +128,16 @@ def _one_after_the_other(topology: Topology, collective: Collective, timing: Tim
         np.unique(start_ns, return_inverse=True)[1].astype(np.int32),
         trip=trip,
     )
-    return dispatch(topology, collective, timing, sends, _NAME, seed)
+    return dispatch(problem, sends, _NAME, seed)
 
 
-def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def _spread(problem: Problem, seed: int) -> Schedule:
     """Trees or paths as the programme weighs them, and their sends."""
-    return along_shares(topology, collective, timing, _NAME, seed)
+    return along_shares(problem, _NAME, seed)
 
 
 def along_shares(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
+    problem: Problem,
     name: str,
     seed: int,
     with_devices: bool | None = None,
@@ -148,23 +150,23 @@ def along_shares(
     with_devices, cut
         As `best_shares` takes them.
     """
+    topology, collective = problem.topology, problem.collective
     solution = best_shares(topology, collective, seed, with_devices, cut)
     demands = Demands(topology, collective, seed, with_devices)
-    return schedule_columns(topology, collective, timing, solution, demands, name, seed)
+    return schedule_columns(problem, solution, demands, name, seed)
 
 
-def schedule_columns(
-    topology: Topology, collective: Collective, timing: Timing, solution: Solution, demands: Demands, name: str, seed: int
-) -> Schedule:
+def schedule_columns(problem: Problem, solution: Solution, demands: Demands, name: str, seed: int) -> Schedule:
     """The schedule of whole chunks along the columns of a solution."""
+    topology, collective, timing = problem
     solution = solution.scaled(float(demands.total / solution.total))
     column_of = choose_columns(solution, demands, collective)
     if topology.has_switches and not timing.is_blocking:
-        hops = as_hops(topology, collective, timing)
-        sends = make_sends(*hops, demands, solution, column_of)
-        return from_hops(dispatch(*hops, sends, name, seed), topology, collective, timing)
-    sends = make_sends(topology, collective, timing, demands, solution, column_of)
-    return dispatch(topology, collective, timing, sends, name, seed)
+        hops = as_hops(problem)
+        sends = make_sends(hops, demands, solution, column_of)
+        return from_hops(dispatch(hops, sends, name, seed), problem)
+    sends = make_sends(problem, demands, solution, column_of)
+    return dispatch(problem, sends, name, seed)
 
 
 def best_shares(

@@ -14,16 +14,16 @@ from collections.abc import Iterator
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.exchange.best import counted_ns, least_ns, num_mixes, promising_mixes, promising_plans
 from astra_tacos.synthesizer.exchange.cost import MOST_CELLS
 from astra_tacos.synthesizer.parts.dimension_order import refuse_without_dimensions
 from astra_tacos.synthesizer.work import dispatch_work, exchange_work
 
 
-def dimension_wise(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def dimension_wise(problem: Problem, seed: int) -> Schedule:
     """The fastest of the mixes of forms that promise most.
 
     Other collectives go through the dimensions in turn, in each straight (over shortest routes) or by doubling: an All-Gather by
@@ -31,7 +31,7 @@ def dimension_wise(topology: Topology, collective: Collective, timing: Timing, s
 
     Parameters
     ----------
-    collective
+    problem
         The collective to synthesize. An All-Reduce is cut into another number of chunks.
     seed
         Recorded in the schedule; this algorithm makes no random choices.
@@ -41,27 +41,22 @@ def dimension_wise(topology: Topology, collective: Collective, timing: Timing, s
     SynthesisError
         If every mix has chunks that are too small for the links.
     """
-    found = _promising(topology, topology, collective, timing, seed)
-    return min(found, key=exact_time_ns if collective.num_phases < 2 else counted_ns)
+    found = mixes_on_fabrics(problem.topology, problem, seed)
+    return min(found, key=exact_time_ns if problem.collective.num_phases < 2 else counted_ns)
 
 
-def mixes_on_fabrics(fabric: Topology, npus: Topology, collective: Collective, timing: Timing, seed: int) -> Iterator[Schedule]:
-    """The same mixes on the network that stands for a fabric.
+def mixes_on_fabrics(fabric: Topology, problem: Problem, seed: int) -> Iterator[Schedule]:
+    """The mixes that promise most.
 
     Parameters
     ----------
-    fabric, npus
-        The fabric, and its `levels_or_pairs`.
-    collective, timing, seed
-        As for `dimension_wise`.
+    fabric, problem
+        The network that sends cross, and the problem on its `levels_or_pairs`, which is the same where no device forwards.
     """
-    return _promising(npus, fabric, collective, timing, seed)
-
-
-def _promising(topology: Topology, crossed: Topology, collective: Collective, timing: Timing, seed: int) -> Iterator[Schedule]:
+    topology, collective, timing = problem
     if collective.num_phases < 2:
-        return promising_mixes(topology, collective, timing, "dimension-wise", seed)
-    return promising_plans(topology, crossed, collective.size_bytes, timing, "dimension-wise", seed)
+        return promising_mixes(problem, "dimension-wise", seed)
+    return promising_plans(topology, fabric, collective.size_bytes, timing, "dimension-wise", seed)
 
 
 def mixes_work(topology: Topology, collective: Collective) -> int:

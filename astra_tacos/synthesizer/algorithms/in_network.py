@@ -21,8 +21,9 @@ import numpy as np
 from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.units import format_size
 from astra_tacos.synthesizer.algorithms.column_generation import along_shares, refuse_dimensions
 from astra_tacos.synthesizer.chunk_counts import advise_for_trips
@@ -49,8 +50,9 @@ def refuse_without_devices(topology: Topology, collective: Collective) -> str | 
     return None
 
 
-def in_network(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def in_network(problem: Problem, seed: int) -> Schedule:
     """Choose trees over reducing devices and between NPUs by a linear programme, and schedule the sends of chunks along them."""
+    topology, collective = problem.topology, problem.collective
     smallest, members = 1 << 20, collective.member_npus.tolist()
     cut = smallest * len(members), 1
     if any(device.window_bytes is not None for device in topology.reducing):
@@ -59,7 +61,7 @@ def in_network(topology: Topology, collective: Collective, timing: Timing, seed:
         whole = make_collective(collective.name, topology.num_npus, size_bytes, 1, collective.root, members)
         count = max(1, round(int(whole.class_size_bytes[-1]) / chunk_bytes))
         cut = chunk_bytes * len(members) * count, count
-    return along_shares(topology, collective, timing, "in-network", seed, True, cut)
+    return along_shares(problem, "in-network", seed, True, cut)
 
 
 def advise_for_devices(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
@@ -100,6 +102,6 @@ def _all_reach_all(topology: Topology) -> bool:
     return bool(np.isfinite(cost[~np.eye(len(cost), dtype=np.bool_)]).all())
 
 
-def parameter_server(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def parameter_server(problem: Problem, seed: int) -> Schedule:
     """Deal chunks to servers and members by a linear programme, and schedule the sends."""
-    return along_shares(topology, collective, timing, "parameter-server", seed, with_devices=False)
+    return along_shares(problem, "parameter-server", seed, with_devices=False)

@@ -14,15 +14,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.network_config import Dimension
-from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.synthesizer.parts.dimension_order import along_dimensions
 
 
-def hierarchical(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def hierarchical(problem: Problem, seed: int) -> Schedule:
     """Reduce through the dimensions from the first to the last, gather from the last to the first.
 
     Parameters
@@ -30,11 +28,12 @@ def hierarchical(topology: Topology, collective: Collective, timing: Timing, see
     seed
         Recorded in the schedule; this algorithm makes no random choices.
     """
+    topology, collective = problem.topology, problem.collective
     orders = np.tile(np.arange(len(topology.dimensions), dtype=np.int8), (collective.num_chunks, 1))
-    return along_dimensions(topology, collective, timing, orders, "hierarchical", seed)
+    return along_dimensions(problem, orders, "hierarchical", seed)
 
 
-def themis(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def themis(problem: Problem, seed: int) -> Schedule:
     """Reduce each chunk through the dimensions in an order of its own, and gather it in the reverse order.
 
     Parameters
@@ -42,9 +41,10 @@ def themis(topology: Topology, collective: Collective, timing: Timing, seed: int
     seed
         Recorded in the schedule; this algorithm makes no random choices.
     """
+    topology, collective = problem.topology, problem.collective
     orders = balanced_orders(topology.dimensions, collective.num_chunks)
     # Chunks go one by one: of those that would leave together, some come later, in another order of dimensions.
-    return along_dimensions(topology, collective, timing, orders, "themis", seed, one_by_one=True)
+    return along_dimensions(problem, orders, "themis", seed, one_by_one=True)
 
 
 def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArray[np.int8]:

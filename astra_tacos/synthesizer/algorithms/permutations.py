@@ -21,9 +21,9 @@ import numpy as np
 from astra_tacos.collective.all_to_allv import of_chunks
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import group_by
 from astra_tacos.synthesizer.parts.dispatch import dispatch
@@ -201,7 +201,7 @@ def plan_exchange(part_bytes: Ints, node_size: int) -> Plan:
 _ROUNDS = 8
 
 
-def permutations(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def permutations(problem: Problem, seed: int) -> Schedule:
     """Plan the exchange and schedule its sends. It cuts parts as it needs them.
 
     Parameters
@@ -214,6 +214,7 @@ def permutations(topology: Topology, collective: Collective, timing: Timing, see
     SynthesisError
         If pieces of parts are too small for the links.
     """
+    topology, collective = problem.topology, problem.collective
     nodes = nodes_of(topology)
     assert nodes is not None and collective.part_bytes is not None
     plan = plan_exchange(collective.part_bytes, nodes.size)
@@ -231,9 +232,8 @@ def permutations(topology: Topology, collective: Collective, timing: Timing, see
     sent = np.concatenate([chunk[used] for used, _ in hops]).astype(np.int32)
     channel = np.concatenate([channels[used] for used, channels in hops]).astype(np.int32)
     graph = SendGraph(sent, channel, np.zeros(len(sent), np.bool_), plan.stage[sent])
-    timing = timing.of(topology, cut)
-    schedule = dispatch(topology, cut, timing, graph, "permutations", seed)
-    if timing.is_blocking or nodes.size == 1:
+    schedule = dispatch(problem.on(topology, cut), graph, "permutations", seed)
+    if problem.timing.is_blocking or nodes.size == 1:
         return schedule
     return _passed_on_as_they_come(schedule, nodes.size)
 
@@ -254,7 +254,7 @@ def _passed_on_as_they_come(schedule: Schedule, node_size: int) -> Schedule:
         ready = np.where(passes_on, arrival[schedule.chunk], schedule.start_ns)
         order = np.lexsort((passes_on, ready))
         sends = schedule.sends.in_order(order)
-        schedule = settle(topology, collective, schedule.timing, sends, schedule.synthesizer, schedule.seed)
+        schedule = settle(Problem(topology, collective, schedule.timing), sends, schedule.synthesizer, schedule.seed)
         if schedule.collective_time_ns >= best.collective_time_ns:
             break
         best = schedule

@@ -35,8 +35,8 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.blocks.routing import binomial_tree
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints32
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.mirror import Make
@@ -47,9 +47,10 @@ from astra_tacos.synthesizer.routing.routing import Spread, make_send_graph
 def _along(spread: Callable[[Topology, Collective, bool], Spread], name: str) -> Make:
     """A synthesizer that sends chunks as `spread` says, of a network, a collective and whether it is turned round to add up."""
 
-    def make(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-        sends = make_send_graph(topology, collective, timing, partial(spread, topology, collective))
-        return dispatch(topology, collective, timing, sends, name, seed)
+    def make(problem: Problem, seed: int) -> Schedule:
+        topology, collective = problem.topology, problem.collective
+        sends = make_send_graph(problem, partial(spread, topology, collective))
+        return dispatch(problem, sends, name, seed)
 
     return make
 
@@ -136,18 +137,12 @@ def _round(rings: Ints32, topology: Topology, collective: Collective, turned: bo
     return Spread(np.repeat(chunk, num_npus - 1), src, dst, np.tile(step, num_chunks))
 
 
-def ring(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    """Send every chunk all the way round one of several rings, which chunks use in turn; reductions go in the same direction.
-
-    Parameters
-    ----------
-    topology, collective, timing, seed
-        As `Synthesizer.make` takes them.
-    """
-    return _along(partial(_round, find_rings(topology)), "ring")(topology, collective, timing, seed)
+def ring(problem: Problem, seed: int) -> Schedule:
+    """Send every chunk all the way round one of several rings, which chunks use in turn; reductions go in the same direction."""
+    return _along(partial(_round, find_rings(problem.topology)), "ring")(problem, seed)
 
 
-def double_binary_tree(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def double_binary_tree(problem: Problem, seed: int) -> Schedule:
     """Send chunks up and down two trees alternately; both trees hang from the root, if the collective has one.
 
     Parameters
@@ -155,6 +150,7 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
     seed
         Recorded in the schedule; this algorithm makes no random choices.
     """
+    topology, collective = problem.topology, problem.collective
     num_npus, num_chunks = topology.num_npus, collective.num_chunks
     parent = binary_tree(num_npus)
     place = np.stack(_places(num_npus, collective.root))
@@ -163,10 +159,10 @@ def double_binary_tree(topology: Topology, collective: Collective, timing: Timin
     src, dst, step = (
         np.tile(of, (-(-num_chunks // 2), 1))[:num_chunks].ravel() for of in (place[:, parent[1:]], place[:, 1:], slot)
     )
-    sends = make_send_graph(topology, collective, timing, lambda turned: Spread(chunk, src, dst, step))
+    sends = make_send_graph(problem, lambda turned: Spread(chunk, src, dst, step))
     # Each chunk of a tree starts one slot after the chunk before it, so chunks go one by one, although they share a tree.
     sends = replace(sends, rank=sends.rank + sends.chunk // 2, message=None)
-    return dispatch(topology, collective, timing, sends, "double-binary-tree", seed)
+    return dispatch(problem, sends, "double-binary-tree", seed)
 
 
 def binary_tree(size: int) -> Ints32:

@@ -21,6 +21,7 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.joint import join_collectives, split
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 from astra_tacos.support.arrays import Floats
@@ -38,9 +39,7 @@ BUSY_SHARE = 0.8
 Route = Paths | Packing
 
 
-def find_routes(
-    topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: Floats | None = None
-) -> list[Route]:
+def find_routes(problem: Problem, seed: int, others_ns: Floats | None = None) -> list[Route]:
     """Paths or trees for all chunks of a collective; where that may help, also trees with other roots than central members.
 
     Parameters
@@ -53,14 +52,15 @@ def find_routes(
     SynthesisError
         If some NPU cannot be reached.
     """
+    topology, collective = problem.topology, problem.collective
     if collective.is_personalised:
-        return [find_paths(topology, collective, timing, seed, others_ns)]
+        return [find_paths(problem, seed, others_ns)]
     # Other roots do not always help: links between members may be faster than those to others.
     kinds = (False, True) if may_choose_roots(topology, collective) else (False,)
-    return [grow_trees(topology, collective, timing, seed, others_ns, free_roots=free_roots) for free_roots in kinds]
+    return [grow_trees(problem, seed, others_ns, free_roots=free_roots) for free_roots in kinds]
 
 
-def send_graph_along_route(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:
+def send_graph_along_route(problem: Problem, route: Route) -> SendGraph:
     """The sends of a route.
 
     Parameters
@@ -68,8 +68,9 @@ def send_graph_along_route(topology: Topology, collective: Collective, timing: T
     route
         One that `find_routes` finds.
     """
+    collective = problem.collective
     if isinstance(route, Paths):
-        return send_graph_along_paths(topology, collective, timing, route)
+        return send_graph_along_paths(problem, route)
     return send_graph_along_trees(collective, route)
 
 
@@ -98,7 +99,10 @@ def together(
     timing = compute_timing(topology, joint, link_model, reduce_bandwidth_gbps)
     timings = [compute_timing(topology, each, link_model, reduce_bandwidth_gbps) for each in collectives]
     routes = _route_all(topology, collectives, timings, seed)
-    graphs = [_send_graph(topology, *each) for each in zip(collectives, timings, routes, strict=True)]
+    graphs = [
+        _send_graph(Problem(topology, collective, delays), route)
+        for collective, delays, route in zip(collectives, timings, routes, strict=True)
+    ]
     begins = np.cumsum([0, *(each.num_chunks for each in collectives)])
     sends = SendGraph(
         np.concatenate([graph.chunk + np.int32(begin) for graph, begin in zip(graphs, begins[:-1], strict=True)]),
@@ -107,7 +111,7 @@ def together(
         # Ranks of different send graphs are not comparable, so they are scaled to proceed at the same pace.
         np.concatenate([graph.rank * np.int64(_RANKS) // max(int(graph.rank.max()), 1) for graph in graphs]).astype(np.int32),
     )
-    schedule = justify(dispatch(topology, joint, timing, sends, "routed", seed, BUSY_SHARE), BUSY_SHARE)
+    schedule = justify(dispatch(Problem(topology, joint, timing), sends, "routed", seed, BUSY_SHARE), BUSY_SHARE)
     return split(schedule, collectives, timings)
 
 
@@ -121,13 +125,13 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
     routes: list[Route | None] = [None] * len(collectives)
     best: list[Route] = []
     best_ns, since = np.inf, 0
-    expected_ns = _route(topology, collectives[0], timings[0], seed, loads[0]).link_ns.mean()
+    expected_ns = _route(Problem(topology, collectives[0], timings[0]), seed, loads[0]).link_ns.mean()
     for turn in range(_ROUNDS):
         for i, (collective, timing) in enumerate(zip(collectives, timings, strict=True)):
             others = loads.sum(axis=0) - loads[i]
             if turn == 0:
                 others = others + expected_ns * (len(collectives) - 1 - i)
-            found = _route(topology, collective, timing, seed + turn, others)
+            found = _route(Problem(topology, collective, timing), seed + turn, others)
             routes[i], loads[i] = found, found.link_ns - others
         now_ns, since = float(loads.sum(axis=0).max()), since + 1
         if now_ns < best_ns:
@@ -137,21 +141,23 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
     return best
 
 
-def _route(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: Floats) -> Route:
+def _route(problem: Problem, seed: int, others_ns: Floats) -> Route:
     """Paths or trees of one collective, given the load of the others on links."""
+    topology, collective, timing = problem
     if collective.only_reduces:
         image = mirror(topology, timing)
-        topology, timing = image.topology, image.timing
-    found = find_routes(topology, collective, timing, seed, others_ns)
+        problem = Problem(image.topology, collective, image.timing)
+    found = find_routes(problem, seed, others_ns)
     return min(found, key=lambda route: float(route.link_ns.max()))
 
 
-def _send_graph(topology: Topology, collective: Collective, timing: Timing, route: Route) -> SendGraph:
+def _send_graph(problem: Problem, route: Route) -> SendGraph:
     """The sends of a route on the network itself."""
+    topology, collective, timing = problem
     if not collective.only_reduces:
-        return send_graph_along_route(topology, collective, timing, route)
+        return send_graph_along_route(problem, route)
     image = mirror(topology, timing)
-    sends = send_graph_along_route(image.topology, collective, image.timing, route)
+    sends = send_graph_along_route(Problem(image.topology, collective, image.timing), route)
     # A reduction runs backwards in time: the last send that spreads becomes the first that sums up.
     rank = sends.rank.max() - sends.rank
     return SendGraph(sends.chunk, image.channel[sends.channel], np.ones(len(sends.chunk), np.bool_), rank)
@@ -160,7 +166,7 @@ def _send_graph(topology: Topology, collective: Collective, timing: Timing, rout
 _FEW_SENDS = 100_000
 
 
-def routed(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def routed(problem: Problem, seed: int) -> Schedule:
     """Find a path or tree for every chunk and schedule their sends.
 
     Raises
@@ -168,17 +174,19 @@ def routed(topology: Topology, collective: Collective, timing: Timing, seed: int
     SynthesisError
         If some NPU cannot be reached.
     """
+    collective = problem.collective
     if collective.only_reduces:
-        return backwards(_spread, topology, collective, timing, seed)
-    return _spread(topology, collective, timing, seed)
+        return backwards(_spread, problem, seed)
+    return _spread(problem, seed)
 
 
-def _spread(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
-    routes = find_routes(topology, collective, timing, seed)
-    graphs = [send_graph_along_route(topology, collective, timing, route) for route in routes]
+def _spread(problem: Problem, seed: int) -> Schedule:
+    topology = problem.topology
+    routes = find_routes(problem, seed)
+    graphs = [send_graph_along_route(problem, route) for route in routes]
     # Where ports of switches have to be paired, neither of the two methods is always better.
     tried = (
-        justify(dispatch(topology, collective, timing, sends, "routed", seed, share), share)
+        justify(dispatch(problem, sends, "routed", seed, share), share)
         for sends in graphs
         for share in ((BUSY_SHARE, np.inf) if topology.has_switches and len(sends.chunk) <= _FEW_SENDS else (BUSY_SHARE,))
     )

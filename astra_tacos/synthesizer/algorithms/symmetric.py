@@ -5,20 +5,21 @@ from __future__ import annotations
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.rotations import is_whole_product, why_not_symmetric
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.symmetric_schedule import SymmetricSchedule, SymmetricTask
-from astra_tacos.schedule.timing import LinkModel, Timing
+from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.symmetric.chunks import near_bound
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
 
 
-def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def symmetric(problem: Problem, seed: int) -> Schedule:
     """A schedule in which all NPUs do the same at the same moments, with all its sends.
 
     Parameters
     ----------
-    topology
+    problem
         The network, for which `refuse_asymmetric` has no reason.
     seed
         Has no influence.
@@ -28,6 +29,7 @@ def symmetric(topology: Topology, collective: Collective, timing: Timing, seed: 
     SynthesisError
         If the chunks' paths take too much memory.
     """
+    topology, collective, timing = problem
     task = _task(topology, collective, timing.link_model, timing.reduce_bandwidth_gbps)
     return synthesize_symmetric(task).expand(topology)
 

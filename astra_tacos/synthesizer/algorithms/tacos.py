@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
@@ -21,7 +21,7 @@ from astra_tacos.support.arrays import Ints32
 from astra_tacos.synthesizer.matching.matching import match_all_gather
 
 
-def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def tacos(problem: Problem, seed: int) -> Schedule:
     """One random matching of a collective.
 
     Raises
@@ -29,27 +29,28 @@ def tacos(topology: Topology, collective: Collective, timing: Timing, seed: int)
     SynthesisError
         If some NPU cannot be reached.
     """
+    topology, collective, timing = problem
     if not collective.reduces:
-        gathered = match_all_gather(topology, collective, timing, seed, reverse=False)
+        gathered = match_all_gather(problem, seed, reverse=False)
         copies = np.zeros(len(gathered.chunk), np.bool_)
         # The matcher sends as early as can be, unless links differ, where slow ones may be left idle on purpose, or there are
         # switches, whose ports wait for one another.
         if not topology.has_switches and np.all(timing.channel_delay_ns == timing.channel_delay_ns[0]):
             columns = (gathered.chunk, gathered.channel, copies, gathered.start_ns, gathered.end_ns)
             return Schedule(topology, collective, timing, *columns, "tacos", seed)
-        return settle(topology, collective, timing, Sends(gathered.chunk, gathered.channel, copies), "tacos", seed)
-    scattered = _reduce_scatter(topology, collective, timing, seed)
+        return settle(problem, Sends(gathered.chunk, gathered.channel, copies), "tacos", seed)
+    scattered = _reduce_scatter(problem, seed)
     if not collective.gathers:
         return scattered
     return min(_gather_back(scattered), key=lambda schedule: schedule.collective_time_ns)
 
 
-def _reduce_scatter(topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def _reduce_scatter(problem: Problem, seed: int) -> Schedule:
     """An All-Gather on the transposed network, reversed in time."""
-    backward = match_all_gather(topology, collective, timing, seed, reverse=True)
+    backward = match_all_gather(problem, seed, reverse=True)
     order = np.argsort(-backward.end_ns[::-1], kind="stable")
     chunk, channel = backward.chunk[::-1][order], backward.channel[::-1][order]
-    return settle(topology, collective, timing, Sends(chunk, channel, np.ones(len(chunk), np.bool_)), "tacos", seed)
+    return settle(problem, Sends(chunk, channel, np.ones(len(chunk), np.bool_)), "tacos", seed)
 
 
 def _gather_back(scattered: Schedule) -> list[Schedule]:
@@ -59,7 +60,7 @@ def _gather_back(scattered: Schedule) -> list[Schedule]:
     another has the Reduce-Scatter reversed.
     """
     topology, collective, timing, seed = scattered.topology, scattered.collective, scattered.timing, scattered.seed
-    forward = match_all_gather(topology, collective, timing, seed, reverse=False, after=scattered)
+    forward = match_all_gather(Problem(topology, collective, timing), seed, reverse=False, after=scattered)
     gathers = [(forward.chunk, forward.channel)]
     back = _channel_back(topology, timing)
     if back is not None:
@@ -69,7 +70,7 @@ def _gather_back(scattered: Schedule) -> list[Schedule]:
     schedules = []
     for gathered, over in gathers:
         chunk, channel = np.concatenate((scattered.chunk, gathered)), np.concatenate((scattered.channel, over))
-        schedules.append(settle(topology, collective, timing, Sends(chunk, channel, reduces), "tacos", seed))
+        schedules.append(settle(Problem(topology, collective, timing), Sends(chunk, channel, reduces), "tacos", seed))
     return schedules
 
 

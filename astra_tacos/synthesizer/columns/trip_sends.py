@@ -23,9 +23,10 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.network.composition import with_switches_forwarding
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
-from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Floats, Ints
 from astra_tacos.support.grouping import count_before, group_by, members_of
 from astra_tacos.synthesizer.columns.demand import Demands
@@ -87,9 +88,7 @@ def _load_for(demands: Demands, column: Column, target: int) -> tuple[Ints, Floa
 
 
 def make_sends(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
+    problem: Problem,
     demands: Demands,
     solution: Solution,
     column_of: Ints,
@@ -103,6 +102,7 @@ def make_sends(
     column_of
         int64[num_chunks], the column of each chunk.
     """
+    topology, collective, timing = problem
     channels_of, targets = _channel_finder(topology), demands.target_in(collective)
     delay = timing.link_delay_ns[:, -1].astype(np.float64)
     kind = column_of * np.int64(topology.num_npus) + (0 if targets is None else targets)
@@ -193,15 +193,17 @@ def _depths(topology: Topology, trips: list[Trip], delay: Floats) -> list[float]
     return list(there.values())
 
 
-def as_hops(topology: Topology, collective: Collective, timing: Timing) -> tuple[Topology, Collective, Timing]:
+def as_hops(problem: Problem) -> Problem:
     """The graph whose devices that forward are the switches of a topology, with the collective and its delays there."""
+    topology, collective, timing = problem
     graph = with_switches_forwarding(topology)
     among = replace(collective, num_npus=graph.num_npus, members=collective.member_npus.astype(np.int32))
-    return graph, among, compute_timing(graph, among, "pipelined", timing.reduce_bandwidth_gbps)
+    return Problem.of(graph, among, "pipelined", timing.reduce_bandwidth_gbps)
 
 
-def from_hops(hops: Schedule, topology: Topology, collective: Collective, timing: Timing) -> Schedule:
+def from_hops(hops: Schedule, problem: Problem) -> Schedule:
     """The schedule on a topology whose sends begin in the order in which those of a schedule of `as_hops` do."""
+    topology = problem.topology
     assert hops.trip is not None
     first = np.flatnonzero(hops.src < topology.num_npus)
     last = np.flatnonzero(hops.dst < topology.num_npus)
@@ -211,4 +213,4 @@ def from_hops(hops: Schedule, topology: Topology, collective: Collective, timing
     first, last = first[order], last[order]
     channel = topology.channel_of(hops.src[first], hops.dst[last]).astype(np.int32)
     sends = Sends(hops.chunk[first], channel, hops.reduces[last])
-    return settle(topology, collective, timing, sends, hops.synthesizer, hops.seed)
+    return settle(problem, sends, hops.synthesizer, hops.seed)

@@ -17,6 +17,7 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.timing import MOST_TRUNCATED, TRUNCATION_HANDICAP, Timing, least_bytes
@@ -94,16 +95,15 @@ def num_mixes(topology: Topology, collective: Collective) -> int:
     return int(min(MOST_MIXES, 2 ** (count + (count > 1)), max(1, _MOST_SENDS // collective.least_sends)))
 
 
-def promising_mixes(
-    topology: Topology, collective: Collective, timing: Timing, synthesizer: str, seed: int
-) -> Iterator[Schedule]:
+def promising_mixes(problem: Problem, synthesizer: str, seed: int) -> Iterator[Schedule]:
     """Schedules over ways and orders of dimensions: doubling everywhere first, then others as far as there is time.
 
     Parameters
     ----------
-    topology, collective, timing
+    problem
         What to synthesize; the network has dimensions, the collective gathers, reduces or is an All-to-All, and keeps its chunks.
     """
+    topology, collective = problem.topology, problem.collective
     levels = dimension_levels(topology)
     numbers = list(range(len(levels)))
     orders = [numbers, numbers[::-1]][: len(levels)]
@@ -112,8 +112,8 @@ def promising_mixes(
         spreads = tuple(level.ways[name] for level, name in zip(levels, names, strict=True))
         ways = Ways(spreads, tuple(name == DOUBLING for name in names))
         over = np.tile(np.array(order, np.int8), (collective.num_chunks, 1))
-        sends = send_graph_over_dimensions(topology, collective, timing, over, ways)
-        return dispatch(topology, collective, timing, sends, synthesizer, seed)
+        sends = send_graph_over_dimensions(problem, over, ways)
+        return dispatch(problem, sends, synthesizer, seed)
 
     mixes = product(product((DOUBLING, SHORTEST), repeat=len(levels)), orders)
     yield from (mix(*each) for each in islice(mixes, num_mixes(topology, collective)))
@@ -157,7 +157,7 @@ def promising_plans(
         try:
             exact = timing.of(topology, collective)
             sends = send_graph_of(plan, topology, exact)
-            schedule = dispatch(topology, collective, exact, sends, synthesizer, seed)
+            schedule = dispatch(Problem(topology, collective, exact), sends, synthesizer, seed)
             count_work(_BUILD * len(sends.chunk))
         except SynthesisError:
             continue

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import count_work
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.synthesizer.matching.matching_network import matching_network
@@ -23,9 +21,7 @@ _MATCH = 0.25
 
 
 def match_all_gather(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
+    problem: Problem,
     seed: int,
     *,
     reverse: bool,
@@ -35,7 +31,7 @@ def match_all_gather(
 
     Parameters
     ----------
-    collective
+    problem
         The collective; only its chunks and where they are at first matter.
     after
         If given, a schedule that comes first. A link is free after the last send over it there. A chunk is ready after the
@@ -46,6 +42,7 @@ def match_all_gather(
     SynthesisError
         If some NPU cannot be reached.
     """
+    topology, collective, timing = problem
     from astra_tacos.synthesizer.matching._matching_kernels import match
     from astra_tacos.synthesizer.matching._table_kernels import Chunks, Sends
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.blocks.routing import Spreads, spread_directly
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
@@ -40,9 +40,7 @@ class Ways:
 
 
 def along_dimensions(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
+    problem: Problem,
     orders: NDArray[np.int8],
     synthesizer: str,
     seed: int,
@@ -53,6 +51,7 @@ def along_dimensions(
     Steps of powers of two save a link that is held for the latency of every send; one that is not held saves latency by sending
     to all at once. With `one_by_one`, chunks that would leave together go one by one.
     """
+    topology, collective, timing = problem
     straight = not timing.is_blocking and not collective.is_personalised
     spreads = tuple(
         spread_directly(dimension.size)
@@ -60,14 +59,12 @@ def along_dimensions(
         else dimension.building_block.spread(dimension.size)
         for dimension in topology.dimensions
     )
-    sends = send_graph_over_dimensions(topology, collective, timing, orders, Ways(spreads, (False,) * len(spreads)))
+    sends = send_graph_over_dimensions(problem, orders, Ways(spreads, (False,) * len(spreads)))
     sends = replace(sends, message=None) if one_by_one else sends
-    return dispatch(topology, collective, timing, sends, synthesizer, seed)
+    return dispatch(problem, sends, synthesizer, seed)
 
 
-def send_graph_over_dimensions(
-    topology: Topology, collective: Collective, timing: Timing, orders: NDArray[np.int8], ways: Ways
-) -> SendGraph:
+def send_graph_over_dimensions(problem: Problem, orders: NDArray[np.int8], ways: Ways) -> SendGraph:
     """Sends that reduce every chunk along one dimension after another, in its own order, and gather it in the reverse order.
 
     While a chunk is reduced in a dimension, it does not use the later ones, so the chunks of a shard start one after another:
@@ -79,11 +76,12 @@ def send_graph_over_dimensions(
     orders
         int8[num_chunks, num_dimensions].
     """
+    topology, collective = problem.topology, problem.collective
     if collective.is_personalised:
         spread = _turn_by_turn(topology, collective, orders, np.array(ways.bit_by_bit))
     else:
         spread = _spread(ways.spreads, collective, orders[:, ::-1])
-    sends = make_send_graph(topology, collective, timing, lambda turned: spread)
+    sends = make_send_graph(problem, lambda turned: spread)
     if collective.is_personalised:
         return sends
     turns, steps = np.int32(collective.chunks_per_npu), sends.rank.max() + 1

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
@@ -55,9 +55,7 @@ def link_occupancy(timing: Timing, link: Ints32, down: Ints32, *, by_size: bool 
 
 
 def dispatch(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
+    problem: Problem,
     sends: SendGraph,
     synthesizer: str = "",
     seed: int = 0,
@@ -80,11 +78,12 @@ def dispatch(
     SynthesisError
         If sends wait for one another in a cycle, which would be a fault of the synthesizer.
     """
+    topology, collective, timing = problem
     from astra_tacos.synthesizer.parts import _dispatch_kernels as kernels
 
     # Messages are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
     numbered, urgency = sends.by_urgency()
-    *feeds, slots = find_slots(topology, collective, timing, numbered)
+    *feeds, slots = find_slots(problem, numbered)
     sizes = numbered.sizes(topology, collective, timing)
     row = numbered.first[:-1]
     channel, reduces, size_class = numbered.channel[row], numbered.reduces[row], sizes.size_class
@@ -113,7 +112,7 @@ def dispatch(
     count_work(len(sends.chunk) + EXAMINED_CHANNEL * float(examined[0]))
     if len(started) < numbered.num_messages:
         raise SynthesisError(f"{synthesizer}: {numbered.num_messages - len(started)} sends wait for one another")
-    return settle(topology, collective, timing, numbered.in_order(started), synthesizer, seed)
+    return settle(problem, numbered.in_order(started), synthesizer, seed)
 
 
 def _sends_left(topology: Topology, channel: Ints32, up_ns: Ints, down_ns: Ints, busy_share: float) -> Ints:

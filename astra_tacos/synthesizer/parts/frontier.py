@@ -21,6 +21,7 @@ from astra_tacos.collective import make_collective
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import LinkModel, compute_timing
@@ -262,7 +263,7 @@ class Algorithm:
             rows += [(chunk, channel, reduces) for _, chunk, channel in sends]
         chunk, channel, adds = (np.array(column) for column in zip(*rows, strict=True))
         order = Sends(chunk.astype(np.int32), channel.astype(np.int32), adds.astype(np.bool_))
-        return settle(topology, what, timing, order, self.name)
+        return settle(Problem(topology, what, timing), order, self.name)
 
     @property
     def name(self) -> str:

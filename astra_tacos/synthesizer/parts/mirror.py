@@ -15,9 +15,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.messages import Sends
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import settle
 from astra_tacos.schedule.timing import Timing
@@ -26,7 +26,7 @@ from astra_tacos.support.grouping import distinct_places
 from astra_tacos.synthesizer.parts.dispatch import dispatch
 from astra_tacos.synthesizer.parts.send_graph import SendGraph
 
-Make = Callable[[Topology, Collective, Timing, int], Schedule]
+Make = Callable[[Problem, int], Schedule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,14 @@ def mirrored(schedule: Schedule, image: Mirror, topology: Topology, timing: Timi
     chunk, channel = schedule.chunk[order], image.channel[schedule.channel[order]]
     reduces = topology.channel_dst[channel] < topology.num_endpoints
     sends = Sends(chunk, channel, reduces, trip=None if schedule.trip is None else schedule.trip[order])
-    return settle(topology, schedule.collective, timing, sends, schedule.synthesizer, schedule.seed)
+    return settle(Problem(topology, schedule.collective, timing), sends, schedule.synthesizer, schedule.seed)
 
 
-def backwards(spread: Make, topology: Topology, collective: Collective, timing: Timing, seed: int) -> Schedule:
+def backwards(spread: Make, problem: Problem, seed: int) -> Schedule:
     """What only reduces, as what spreads on the mirror image; `spread` makes the schedule there."""
+    topology, collective, timing = problem
     image = mirror(topology, timing)
-    return mirrored(spread(image.topology, collective, image.timing, seed), image, topology, timing)
+    return mirrored(spread(Problem(image.topology, collective, image.timing), seed), image, topology, timing)
 
 
 _MOST_SENDS = 1_200_000
@@ -115,9 +116,11 @@ def justify(schedule: Schedule, busy_share: float) -> Schedule:
         if best.collective_time_ns <= goal:
             break
         sends = _latest_first(now, turned)
-        turned_back = dispatch(image.topology, now.collective, image.timing, sends, now.synthesizer, now.seed, busy_share)
+        turned_back = dispatch(
+            Problem(image.topology, now.collective, image.timing), sends, now.synthesizer, now.seed, busy_share
+        )
         sends = _latest_first(turned_back, image.channel)
-        now = dispatch(topology, now.collective, timing, sends, now.synthesizer, now.seed, busy_share)
+        now = dispatch(Problem(topology, now.collective, timing), sends, now.synthesizer, now.seed, busy_share)
         is_stale = now.collective_time_ns * _GOOD_ENOUGH >= best.collective_time_ns
         best = min(best, now, key=lambda candidate: candidate.collective_time_ns)
         if is_stale:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from astra_tacos.collective.collective import Collective
-from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.dependencies import awaited_results
 from astra_tacos.schedule.messages import Sends, first_rows
 from astra_tacos.schedule.partial_sums import Additions, PartialSums, addition_ns, stop_keys
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.grouping import distinct, distinct_places, group_by
 
@@ -79,11 +77,12 @@ class SendGraph:
         return sends, message_urgency
 
 
-def find_slots(topology: Topology, collective: Collective, timing: Timing, sends: Sends) -> tuple[Ints, Ints, Slots]:
+def find_slots(problem: Problem, sends: Sends) -> tuple[Ints, Ints, Slots]:
     """The slots that each message helps to fill (CSR), and the slots.
 
     A slot is a joint prerequisite of messages: an item that arrives at an NPU, copied or reduced, or a sum made there.
     """
+    topology, collective, timing = problem
     from astra_tacos.synthesizer.parts._dispatch_kernels import Slots
 
     num_npus = topology.num_npus

@@ -20,6 +20,7 @@ import numpy as np
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
@@ -83,7 +84,7 @@ def channels_by_source(topology: Topology, timing: Timing) -> Channels:
     return Channels(first, *ends, *links, timing.channel_delay_ns[:, -1])
 
 
-def find_paths(topology: Topology, collective: Collective, timing: Timing, seed: int, others_ns: Floats | None = None) -> Paths:
+def find_paths(problem: Problem, seed: int, others_ns: Floats | None = None) -> Paths:
     """Paths for all chunks of a personalised collective.
 
     Parameters
@@ -96,6 +97,7 @@ def find_paths(topology: Topology, collective: Collective, timing: Timing, seed:
     SynthesisError
         If some target cannot be reached.
     """
+    topology, collective, timing = problem
     from astra_tacos.synthesizer.routing._path_kernels import Bundles, route
 
     assert collective.chunk_target is not None
@@ -146,7 +148,7 @@ def _bundle(topology: Topology, collective: Collective, random: np.random.Genera
     return bundle, owner[begins].astype(np.int64), np.append(begins, num_chunks), chunk
 
 
-def send_graph_along_paths(topology: Topology, collective: Collective, timing: Timing, paths: Paths) -> SendGraph:
+def send_graph_along_paths(problem: Problem, paths: Paths) -> SendGraph:
     """Sends along the paths; those with the longest way ahead have priority.
 
     Parameters
@@ -154,6 +156,7 @@ def send_graph_along_paths(topology: Topology, collective: Collective, timing: T
     paths
         As `find_paths` finds them.
     """
+    topology, collective, timing = problem
     from astra_tacos.synthesizer.routing._path_kernels import Hops, sends_of_paths
 
     assert collective.chunk_target is not None

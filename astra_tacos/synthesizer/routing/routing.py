@@ -9,7 +9,7 @@ import numpy as np
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Ints, Ints32
 from astra_tacos.support.grouping import group_by, row_places
 from astra_tacos.synthesizer.parts.dispatch import link_occupancy
@@ -43,16 +43,17 @@ SpreadOut = Callable[[bool], Spread]
 """What an algorithm is: chunks spread out over the network (False) or over the network with all its links turned round (True)."""
 
 
-def make_send_graph(topology: Topology, collective: Collective, timing: Timing, spread_out: SpreadOut) -> SendGraph:
+def make_send_graph(problem: Problem, spread_out: SpreadOut) -> SendGraph:
     """The sends of an algorithm: gathering spreads chunks out; reduction is the same on the reversed network, backwards in time.
 
     Where there is no channel, a send takes the fastest path through other NPUs, which keep the chunks that they relay. A send is
     left out if it would bring a chunk to an NPU for the second time, or if it is not on the path of a personalised chunk. What
     crosses a channel in one step is one message for each of the pieces that the data of an NPU is cut into.
     """
+    topology, collective = problem.topology, problem.collective
     if collective.is_personalised:
         spread = spread_out(False)
-        chunk, channel, step = _straighten(topology, collective, *_route(topology, collective, timing, spread, False))
+        chunk, channel, step = _straighten(topology, collective, *_route(problem, spread, False))
         message = _messages(topology, collective, chunk, channel, step, False)
         return SendGraph(chunk, channel, np.zeros(len(chunk), np.bool_), step, message)
     parts = []
@@ -62,7 +63,7 @@ def make_send_graph(topology: Topology, collective: Collective, timing: Timing, 
             continue
         spread = spread_out(adds)
         steps = int(spread.step.max()) + 1
-        chunk, channel, step = _route(topology, collective, timing, spread, adds)
+        chunk, channel, step = _route(problem, spread, adds)
         rank = (steps - 1 - step if adds else step) + np.int32(later)
         message = _messages(topology, collective, chunk, channel, step, adds) + messages
         parts.append((chunk, channel, np.full(len(chunk), adds), rank, message))
@@ -123,10 +124,9 @@ def _straighten(
     return chunk[kept], channel[kept], step[kept]
 
 
-def _route(
-    topology: Topology, collective: Collective, timing: Timing, spread: Spread, turned: bool
-) -> tuple[Ints32, Ints32, Ints32]:
+def _route(problem: Problem, spread: Spread, turned: bool) -> tuple[Ints32, Ints32, Ints32]:
     """Chunk, channel and step of every physical send."""
+    topology, collective = problem.topology, problem.collective
     ends = (spread.dst, spread.src) if turned else (spread.src, spread.dst)
     channel = topology.channel_of(*ends).astype(np.int32)
     far_apart = np.flatnonzero(channel < 0)
@@ -136,7 +136,7 @@ def _route(
 
     near = topology.channel_dst if turned else topology.channel_src
     row = np.zeros(len(channel), np.int32)
-    row[far_apart], last = _find_paths(topology, collective, timing, spread, far_apart, turned)
+    row[far_apart], last = _find_paths(problem, spread, far_apart, turned)
     order = np.lexsort((spread.step, spread.chunk))
     columns = [column[order] for column in (spread.chunk, spread.src, spread.dst, spread.step, channel, row)]
     merged = tuple(np.empty(collective.num_chunks * (topology.num_npus - 1), np.int32) for _ in range(3))
@@ -144,13 +144,12 @@ def _route(
     return merged[0][:count], merged[1][:count], merged[2][:count]
 
 
-def _find_paths(
-    topology: Topology, collective: Collective, timing: Timing, spread: Spread, sends: Ints, turned: bool
-) -> tuple[Ints32, Ints32]:
+def _find_paths(problem: Problem, spread: Spread, sends: Ints, turned: bool) -> tuple[Ints32, Ints32]:
     """The row of each send, and for each row a tree of paths: the last channel on the path to each NPU.
 
     Each source has as many trees as an NPU has chunks, so that its chunks can take different paths.
     """
+    topology, collective, timing = problem
     from astra_tacos.synthesizer.routing._routing_kernels import Channels, Wants, shortest_paths
 
     num_npus = topology.num_npus

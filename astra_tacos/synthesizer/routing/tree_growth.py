@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import NO_LINK, Topology
 from astra_tacos.schedule.link_use import count_work
-from astra_tacos.schedule.timing import Timing
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.support.arrays import Floats, Ints, Ints32
 from astra_tacos.support.errors import SynthesisError
 from astra_tacos.support.grouping import group_by
@@ -58,9 +58,7 @@ def _is_paired(topology: Topology) -> bool:
 
 
 def grow_trees(
-    topology: Topology,
-    collective: Collective,
-    timing: Timing,
+    problem: Problem,
     seed: int,
     others_ns: Floats | None = None,
     *,
@@ -82,10 +80,11 @@ def grow_trees(
     SynthesisError
         If some member cannot be reached.
     """
+    topology, collective, timing = problem
     from astra_tacos.synthesizer.routing._tree_kernels import Trees, grow
 
     random = np.random.default_rng(seed)
-    tree_of, root = _assign(topology, collective, timing, seed)
+    tree_of, root = _assign(problem, seed)
     inward = np.array([True, False] if collective.num_phases == 2 else [False])
     is_member = np.zeros(topology.num_npus, np.bool_)
     is_member[collective.member_npus] = True
@@ -131,8 +130,9 @@ def grow_trees(
     return replace(best, tree_of=tree_of[spread_evenly(best.root[tree_of])]) if free_roots else best
 
 
-def _assign(topology: Topology, collective: Collective, timing: Timing, seed: int) -> tuple[Ints, Ints]:
+def _assign(problem: Problem, seed: int) -> tuple[Ints, Ints]:
     """The tree of each chunk, and the roots of trees: the owners of chunks, or central members."""
+    topology, collective, timing = problem
     looks = topology.num_links * (collective.num_members if topology.has_switches else 1) * collective.num_phases
     most = max(1, _LOOKS_A_ROUND // looks)
     root: NDArray[np.integer] = collective.chunk_owner

@@ -12,10 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from threading import Lock
 
-from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import Allowance, OutOfWorkError, metered
 from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.errors import SynthesisError
@@ -37,12 +35,12 @@ class _UnderWay:
     allowance: Allowance
     future: Future[tuple[TimedSchedule, int]] = field(default_factory=Future)
 
-    def make(self, topology: Topology) -> None:
+    def make(self) -> None:
         """Make the schedule, unless nobody waits for it any more."""
         if not self.future.set_running_or_notify_cancel():
             return
         try:
-            self.future.set_result(metered(partial(self.candidate.make, topology), self.allowance))
+            self.future.set_result(metered(self.candidate.make, self.allowance))
         except BaseException as error:
             self.future.set_exception(error)
 
@@ -79,7 +77,6 @@ class CandidateRunner:
         Filled in: by synthesizer and link model, the work of its last candidate over the estimate.
     """
 
-    topology: Topology
     leaderboard: Leaderboard
     budget: float
     workers: int
@@ -164,7 +161,7 @@ class CandidateRunner:
         with self._lock:
             chosen = max(waiting, key=lambda other: self._likely_work(other.candidate))
             waiting.remove(chosen)
-        chosen.make(self.topology)
+        chosen.make()
 
     def _is_due(self, candidate: Candidate) -> bool:
         """Whether a candidate is the first of its synthesizer and link model, or has the chunks that its synthesizer advises."""
@@ -172,7 +169,7 @@ class CandidateRunner:
 
     def _left(self, candidate: Candidate) -> float:
         """What is left of the budget, less what will be examined of the result after the search."""
-        left = self.budget - self.work - self.work_after * max(candidate.cut.collective.least_sends, self.longest)
+        left = self.budget - self.work - self.work_after * max(candidate.cut.problem.collective.least_sends, self.longest)
         if self.is_limit:
             return left
         if self._is_due(candidate):

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.link_use import busiest_link_ns
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
-from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel, Timing
+from astra_tacos.schedule.timing import MOST_TRUNCATED, LinkModel
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import EFFORTS, SearchOptions
 
@@ -36,7 +36,7 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A collective in some number of chunks.
+    """A problem in some number of chunks.
 
     Parameters
     ----------
@@ -49,8 +49,7 @@ class Cut:
         themselves may still do the collective.
     """
 
-    collective: Collective
-    timing: Timing
+    problem: Problem
     bound_ns: float
     chunked_bound: Callable[[], float]
     is_smallest: bool = True
@@ -107,7 +106,7 @@ class Candidate:
     @property
     def series(self) -> tuple[str, LinkModel]:
         """What its results are compared to when more chunks or seeds are to be tried: its synthesizer and link model."""
-        return self.synthesizer, self.cut.timing.link_model
+        return self.synthesizer, self.cut.problem.timing.link_model
 
     @property
     def stage(self) -> Stage:
@@ -118,16 +117,16 @@ class Candidate:
             return Stage.DOUBLED
         if self.is_advised:
             return Stage.ADVISED
-        return Stage.BETWEEN if is_between(self.cut.collective.chunks_per_npu) else Stage.DOUBLED
+        return Stage.BETWEEN if is_between(self.cut.problem.collective.chunks_per_npu) else Stage.DOUBLED
 
     @property
     def bound_ns(self) -> float:
         """A time that its schedule does not beat."""
         return max(self.least_ns, self.cut.chunked_bound() if self.by_chunk else self.cut.bound_ns)
 
-    def make(self, topology: Topology) -> TimedSchedule:
+    def make(self) -> TimedSchedule:
         """Its schedule."""
-        return timed(SYNTHESIZERS[self.synthesizer].make(topology, self.cut.collective, self.cut.timing, self.seed))
+        return timed(SYNTHESIZERS[self.synthesizer].make(self.cut.problem, self.seed))
 
 
 def list_candidates(
@@ -151,20 +150,20 @@ def list_candidates(
     for name, advised in synthesizers.items():
         entry = SYNTHESIZERS[name]
         for cut in cuts:
-            cuts_itself = cut.collective.name in entry.cuts_itself
+            cuts_itself = cut.problem.collective.name in entry.cuts_itself
             if cuts_itself and not cut.is_smallest:
                 continue
-            reason = entry.why_not(topology, cut.collective) or (None if cuts_itself else cut.refusal)
+            reason = entry.why_not(topology, cut.problem.collective) or (None if cuts_itself else cut.refusal)
             if reason is not None:
                 refusals.setdefault(name, reason)
                 continue
-            work = entry.work(topology, cut.collective)
-            of_trial = work if entry.trial_work is None else entry.trial_work(topology, cut.collective)
+            work = entry.work(topology, cut.problem.collective)
+            of_trial = work if entry.trial_work is None else entry.trial_work(topology, cut.problem.collective)
             total = (options.trials or default_trials(of_trial, effort.trials_work)) if entry.is_random else 1
-            least_ns = entry.least_ns(topology, cut.collective) if entry.least_ns is not None else 0.0
+            least_ns = entry.least_ns(topology, cut.problem.collective) if entry.least_ns is not None else 0.0
             first = Candidate(name, cut, seed, 0, work, by_chunk=entry.by_chunk, least_ns=least_ns)
             candidates += [replace(first, seed=seed + trial, trial=trial) for trial in range(total)]
-            if cut.collective.chunks_per_npu == advised and not cut.is_fixed:
+            if cut.problem.collective.chunks_per_npu == advised and not cut.is_fixed:
                 candidates.append(replace(first, is_advised=True))
     tried = {candidate.synthesizer for candidate in candidates}
     return in_order(candidates), {name: reason for name, reason in refusals.items() if name not in tried}

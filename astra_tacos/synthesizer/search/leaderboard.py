@@ -77,7 +77,7 @@ class Leaderboard:
         """Record a result."""
         self.tried.add(candidate.synthesizer)
         self.made.add(id(candidate))
-        count = candidate.cut.collective.chunks_per_npu
+        count = candidate.cut.problem.collective.chunks_per_npu
         if candidate.trial == 0:
             self.first_ns[candidate.series][count] = made.exact_ns
             self._busiest_ns[candidate.series].append(made.busiest_ns)
@@ -99,7 +99,7 @@ class Leaderboard:
         """The time that a candidate has to beat to lead; at the same time, the number of sends."""
         if self.best is None:
             return math.inf, math.inf
-        leader, collective = self.best.schedule, candidate.cut.collective
+        leader, collective = self.best.schedule, candidate.cut.problem.collective
         worth = 1.0
         if collective.num_chunks > leader.collective.num_chunks and collective.least_sends > _SMALL:
             doublings = math.log2(collective.least_sends / max(leader.num_sends, _SMALL))
@@ -119,12 +119,12 @@ class Leaderboard:
     def _gained_too_little(self, candidate: Candidate, to_beat_ns: float) -> bool:
         """Whether results of a candidate's synthesizer show that it would not lead."""
         leader = self._leader_ns
-        if candidate.cut.timing.is_blocking and self._is_behind(candidate.series[1], leader):
+        if candidate.cut.problem.timing.is_blocking and self._is_behind(candidate.series[1], leader):
             return True
         loads = self._busiest_ns[candidate.series][-2:]
         if len(loads) == 2 and loads[1] > max(self.effort.steady_load * loads[0], to_beat_ns):
             return True
-        times, count = self.first_ns[candidate.series], candidate.cut.collective.chunks_per_npu
+        times, count = self.first_ns[candidate.series], candidate.cut.problem.collective.chunks_per_npu
         if candidate.stage == Stage.DOUBLED:
             steps_left = math.log2(self.most_chunks / max(times)) if times else 0.0
             return self._gains_no_more(list(times.values()), steps_left, to_beat_ns)

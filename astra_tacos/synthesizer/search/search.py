@@ -15,6 +15,7 @@ from astra_tacos.bounds.port import fewest_crossings
 from astra_tacos.collective import cut_into
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.topology import Topology
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.settle import exact_time_ns
 from astra_tacos.schedule.symmetric_schedule import exact_symmetric_ns
@@ -142,11 +143,9 @@ def search(
     leaderboard = Leaderboard(most_chunks, EFFORTS[options.effort], handicaps(topology, models), rival_ns)
     deadline = math.inf if options.time_limit_s is None else started + options.time_limit_s
     is_limit = options.budget is not None
-    runner = CandidateRunner(
-        topology, leaderboard, options.sends_budget(topology), 1, deadline, is_limit, work_after if is_limit else 0.0
-    )
+    runner = CandidateRunner(leaderboard, options.sends_budget(topology), 1, deadline, is_limit, work_after if is_limit else 0.0)
     if candidates:
-        most_sends = candidates[-1].cut.collective.least_sends
+        most_sends = candidates[-1].cut.problem.collective.least_sends
         threads = options.threads or os.cpu_count() or 1
         runner.workers = max(1, min(threads, len(candidates), _SENDS_AT_A_TIME // most_sends))
         runner.run(candidates, on_progress)
@@ -202,13 +201,13 @@ def _all_candidates(
             numbers = _numbers_of_chunks(topology, collective, model, most)
             counts = [*sorted(numbers.union(filter(None, advised.values())))]
         cuts = [_timed_cut(topology, collective, count, model, options.reduce_bandwidth_gbps) for count in counts]
-        bound_ns = _any_algorithm_ns(topology, cuts[0].collective, model)
+        bound_ns = _any_algorithm_ns(topology, cuts[0].problem.collective, model)
         is_fixed = not options.chooses_chunks
         timed = [replace(cut, bound_ns=bound_ns, is_smallest=cut is cuts[0], is_fixed=is_fixed) for cut in cuts]
         listed, refused = list_candidates(topology, timed, advised, options)
         candidates += listed
         refusals = refused | refusals
-        most_chunks = max(most_chunks, *(cut.collective.chunks_per_npu for cut in cuts))
+        most_chunks = max(most_chunks, *(cut.problem.collective.chunks_per_npu for cut in cuts))
     tried = {candidate.synthesizer for candidate in candidates}
     return in_order(candidates), {name: reason for name, reason in refusals.items() if name not in tried}, most_chunks
 
@@ -293,7 +292,7 @@ def _advice(name: str, topology: Topology, collective: Collective, link_model: L
 def _any_algorithm_ns(topology: Topology, collective: Collective, link_model: LinkModel) -> int:
     """What any algorithm needs, whatever the number of chunks (but for the rounding of their sizes to whole bytes)."""
     timing = timing_of_sizes(topology, collective.class_size_bytes, link_model, may_be_instant=True)
-    return lower_bound(topology, collective, timing).time_ns
+    return lower_bound(Problem(topology, collective, timing)).time_ns
 
 
 @lru_cache(maxsize=1 << 7)  # `compare` asks for the same cuts for each synthesizer
@@ -306,5 +305,6 @@ def _timed_cut(
         timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
     except SynthesisError as error:
         timing = timing_of_sizes(topology, collective.class_size_bytes, link_model, reduce_bandwidth_gbps, may_be_instant=True)
-        return Cut(collective, timing, 0, lambda: 0, refusal=str(error))
-    return Cut(collective, timing, 0, cache(lambda: chunked_lower_bound(topology, collective, timing).time_ns))
+        return Cut(Problem(topology, collective, timing), 0, lambda: 0, refusal=str(error))
+    problem = Problem(topology, collective, timing)
+    return Cut(problem, 0, cache(lambda: chunked_lower_bound(problem).time_ns))

@@ -20,6 +20,7 @@ from astra_tacos import (
     make_collective,
 )
 from astra_tacos import Step as TrainingStep
+from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.timing import choose_link_model
 from astra_tacos.study.optimizer.measure import BY_DIMENSION, MODEL, SCHEDULE, Measure, Replays, Synthesis, check_synthesis
 from astra_tacos.study.optimizer.model import Demand, subnetwork, subnetwork_model
@@ -59,7 +60,7 @@ def test_times_are_those_of_schedules():
         topology = build_topology(NetworkConfig("n.yml", subnetwork(SHAPE, demand, split)))
         collective = make_collective(demand.pattern, topology.num_npus, demand.size_bytes, 4)
         timing = compute_timing(topology, collective, choose_link_model(topology)[0])
-        bound = chunked_lower_bound(topology, collective, timing).time_ns
+        bound = chunked_lower_bound(Problem(topology, collective, timing)).time_ns
         assert bound <= measure.demand_ns(number, split) <= 2 * bound
     # One dimension at a time, LIBRA's time is within reach of a schedule: 2 (n - 1) / n of the bytes at full rate.
     assert measure.demand_ns(0, split) == pytest.approx(2 * TENSOR.size_bytes * 3 / 4 / 100.0, rel=0.01)
