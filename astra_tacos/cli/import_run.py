@@ -1,4 +1,4 @@
-"""`astra-tacos import`: a run of PyTorch's traces, of a workload text, or of a collective algorithm that somebody else made."""
+"""`astra-tacos import`: a run of PyTorch's traces, of a workload text, of several runs, or of somebody's algorithm."""
 
 from __future__ import annotations
 
@@ -69,11 +69,12 @@ def import_run(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Make a run of the traces that PyTorch writes (of the host, of Kineto, or both, of each rank), or of a workload text.
+    """Make a run of the traces that PyTorch writes (host, Kineto, or both, of each rank), of a workload text, or of runs.
 
     \b
     astra-tacos import et_rank*.json kineto_rank*.json --network N.yml --output DIR
     astra-tacos import workload.txt --network N.yml --output DIR
+    astra-tacos import RUN RUN --network N.yml --output DIR
     astra-tacos import PROGRAM.xml --size 64MiB --network N.yml --output DIR
 
     FILEs are JSON, may be compressed by gzip, and may be tar archives of such files. Kineto traces give the durations of kernels
@@ -83,6 +84,8 @@ def import_run(
     A workload text has a row of computation and collectives for each layer. Of SimAI's, the header (all_gpus), or --ranks, says
     how many ranks there are; of ASTRA-sim 1.0's (DATA, MODEL, MICRO, HYBRID_DLRM, ...), the network says the ranks, and its
     dimensions the groups.
+
+    RUNs are directories of runs, which then run side by side on one network: the ranks of the second follow those of the first.
 
     A program (MSCCL XML, MSCCL++ plan, or the prefix of a collective's Chakra traces, with sizes or without) becomes a schedule
     once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.

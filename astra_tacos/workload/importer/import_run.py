@@ -1,4 +1,4 @@
-"""`import_run`: from traces of PyTorch, or a workload text of ASTRA-sim 1.0 or SimAI, to a run that ASTRA-sim finishes."""
+"""`import_run`: from traces of PyTorch, a workload text, or several runs, to a run that ASTRA-sim finishes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.importer.astra_sim_1 import POLICIES, AstraSim1Workload, read_astra_sim_1_workload
 from astra_tacos.workload.importer.documents import read_documents
+from astra_tacos.workload.importer.jobs import join_jobs
 from astra_tacos.workload.importer.layers import LayerText, collectives_of_one, first_word, layer_groups, layer_nodes
 from astra_tacos.workload.importer.rank_nodes import RankNode, RankSource, find_ranks, rank_nodes
 from astra_tacos.workload.importer.simai import POLICY, SimaiWorkload, read_simai_workload
-from astra_tacos.workload.repairer.draft import Log
+from astra_tacos.workload.mends.mend import Mend
+from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of
@@ -62,15 +64,16 @@ def import_run(
     Parameters
     ----------
     files
-        JSON files, also compressed by gzip, and tar archives of such files; or one workload text of ASTRA-sim 1.0 or SimAI.
+        JSON files, also compressed by gzip, and tar archives of such files; one workload text of ASTRA-sim 1.0 or SimAI; or
+        directories of two or more runs, which then run side by side.
     inputs
         Further files of the run; the workload's prefix has no meaning.
 
     Raises
     ------
     ConfigError
-        If a file is no trace of PyTorch and no workload text, a rank is missing, there are too many nodes, or the run has a fault
-        that no step of `repair` mends.
+        If a file is no trace of PyTorch and no workload text, runs do not fit together, a rank is missing, there are too many
+        nodes, or the run has a fault that no step of `repair` mends.
     ReplayError
         If the run would not end.
     """
@@ -79,6 +82,13 @@ def import_run(
     check_repair_output(output, inputs, paths)
     mends = chosen_mends(options.without)
     log = Log(_STEP)
+    source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
+    if any(path.is_dir() for path in paths):
+        if options.num_ranks is not None or options.num_passes > 1 or inputs.groups is not None:
+            raise ConfigError(f"{source}: runs say their ranks, passes and groups, expected no --ranks, --passes or --comm-group")
+        with garbage_kept():
+            draft, notes = join_jobs(paths, PREFIX, inputs, options.backend)
+        return _finished(draft, output, options, source, notes, mends, log)
     with garbage_kept():
         if any(first_word(path) in (POLICY, *POLICIES) for path in paths):
             made = _of_layers(paths, inputs.network, options, log)
@@ -86,14 +96,19 @@ def import_run(
             raise ConfigError(f"--passes: found {options.num_passes}, but {paths[0]} is no workload text of ASTRA-sim 1.0")
         else:
             made = _of_traces(paths, options.num_ranks, log)
-    source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
     draft = draft_of(PREFIX, source, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
     if draft.network.num_npus != made.num_ranks:
         found = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
         raise ConfigError(f"{found}, but {made.of_ranks} {made.num_ranks:,} ranks{made.hint}")
     draft.metadata.extend(new_metadata() for _ in made.ranks)
+    return _finished(draft, output, options, source, made.notes, mends, log)
+
+
+def _finished(
+    draft: Draft, output: Path, options: ImportOptions, source: str, notes: tuple[str, ...], mends: tuple[Mend, ...], log: Log
+) -> RepairResult:
     try:
-        return finish_run(draft, output, mends, options.without, notes=made.notes, changes=log.changes)
+        return finish_run(draft, output, mends, options.without, notes=notes, changes=log.changes)
     except AstraTacosError as error:
         raise type(error)(f"{source}: {error}") from None
 
