@@ -1,4 +1,4 @@
-"""`astra-tacos import`: a run of PyTorch's traces, of a workload text, or of a collective algorithm that somebody else made."""
+"""`astra-tacos import`: a run of PyTorch's traces, of a workload text, of several runs, or of somebody's algorithm."""
 
 from __future__ import annotations
 
@@ -40,7 +40,15 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
     "--ranks",
     type=click.IntRange(2),
     help="Replicate the trace of a single rank over so many data-parallel ranks; by default as many as the trace says. Of a "
-    "workload text without all_gpus: the GPUs of all pipeline stages.",
+    "workload text without all_gpus: the GPUs of all pipeline stages, or of the fully connected network that is assumed.",
+)
+@click.option(
+    "--passes",
+    "num_passes",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Of a workload text of ASTRA-sim 1.0: training steps, one after another.",
 )
 @click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `lint --fix`; may be given again.")
 @click.option("--size", "size_bytes", type=SIZE, help="Of a program: size of its collective, as --size of synthesize.")
@@ -53,6 +61,7 @@ def import_run(
     inputs: RepairInputs,
     output: Path,
     ranks: int | None,
+    num_passes: int,
     without: tuple[str, ...],
     size_bytes: int | None,
     options: SearchOptions,
@@ -60,25 +69,29 @@ def import_run(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Make a run of the traces that PyTorch writes (of the host, of Kineto, or both, of each rank), or of SimAI's workload text.
+    """Make a run of the traces that PyTorch writes (host, Kineto, or both, of each rank), of a workload text, or of runs.
 
     \b
     astra-tacos import et_rank*.json kineto_rank*.json --network N.yml --output DIR
     astra-tacos import workload.txt --network N.yml --output DIR
+    astra-tacos import RUN RUN --network N.yml --output DIR
     astra-tacos import PROGRAM.xml --size 64MiB --network N.yml --output DIR
 
     FILEs are JSON, may be compressed by gzip, and may be tar archives of such files. Kineto traces give the durations of kernels
     and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
     that ASTRA-sim finishes, as of `lint --fix`.
 
-    A workload text of SimAI has a row of computation and collectives for each layer; its header (all_gpus), or --ranks, says how
-    many there are.
+    A workload text has a row of computation and collectives for each layer. Of SimAI's, the header (all_gpus), or --ranks, says
+    how many ranks there are; of ASTRA-sim 1.0's (DATA, MODEL, MICRO, HYBRID_DLRM, ...), the network says the ranks, and its
+    dimensions the groups.
+
+    RUNs are directories of runs, which then run side by side on one network: the ranks of the second follow those of the first.
 
     A program (MSCCL XML, MSCCL++ plan, or the prefix of a collective's Chakra traces, with sizes or without) becomes a schedule
     once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
     """
     if any(is_program(path) for path in traces):
-        if len(traces) > 1 or ranks is not None or without or inputs != type(inputs)(network=inputs.network):
+        if len(traces) > 1 or ranks is not None or num_passes > 1 or without or inputs != type(inputs)(network=inputs.network):
             raise click.UsageError("A program is imported alone, with --size, --network, --link-model and --reduce-bandwidth.")
         if size_bytes is None:
             raise click.UsageError("Missing option '--size': a program does not say how large its collective is.")
@@ -99,7 +112,7 @@ def import_run(
     check_repair_output(output, inputs, traces)
     compile_ahead(*REPAIRING)
     with progress("importing"):
-        result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without))
+        result = make_run(traces, output, inputs, ImportOptions(backend, ranks, without, num_passes))
     if as_json:
         print_json(result.to_json())
     else:

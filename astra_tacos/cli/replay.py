@@ -21,6 +21,7 @@ from astra_tacos.cli.shared.console import (
 from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
+    DELAY,
     OUTPUT,
     SLOW,
     backend_option,
@@ -54,6 +55,13 @@ if TYPE_CHECKING:
     help="A rank whose compute takes longer, like 5:1.1; may be given several times.",
 )
 @click.option(
+    "--delay",
+    "delayed",
+    type=DELAY,
+    multiple=True,
+    help="A rank that starts later, like 5:10us; may be given several times.",
+)
+@click.option(
     "--csv",
     "csv_path",
     type=OUTPUT,
@@ -74,6 +82,7 @@ def replay(
     ns3_config: Path | None,
     astra_sim_bin: Path | None,
     slowed: tuple[tuple[int, float], ...],
+    delayed: tuple[tuple[int, int], ...],
     csv_path: Path | None,
     chrome_trace: Path | None,
     output: Path | None,
@@ -96,9 +105,11 @@ def replay(
     from astra_tacos.workload.linted_replay import ReplayOutputs, replay_compact, replay_embedded, replay_in_astra_sim
 
     check_ns3(ns3_config, backend, in_ns3)
-    asked, slow = ReplayOutputs(csv_path, chrome_trace, output), dict(slowed)
+    asked, slow, delay_ns = ReplayOutputs(csv_path, chrome_trace, output), dict(slowed), dict(delayed)
     if len(slow) < len(slowed):
         raise click.UsageError("Got a rank of --slow twice, expected one factor for each.")
+    if len(delay_ns) < len(delayed):
+        raise click.UsageError("Got a rank of --delay twice, expected one time for each.")
     if is_packet_level(backend) and chrome_trace is not None:
         raise click.UsageError("--chrome-trace needs an analytical backend: packets of many messages take turns on a link.")
     if isinstance(inputs, CompactInputs):
@@ -109,31 +120,31 @@ def replay(
             raise click.UsageError(f"{what} need an ordinary run: `export {inputs.folder} --format run` writes it.")
         asked.check((inputs.network,))
         compile_ahead(*READING, *REPLAYING)
-        compact = replay_compact(inputs.folder, read_network(inputs.network), backend, asked, progress, slow)
+        compact = replay_compact(inputs.folder, read_network(inputs.network), backend, asked, progress, slow, delay_ns)
         _finish(compact, verbose=verbose, as_json=as_json)
         return
     if inputs is None:
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
         kind, target = identify(path)
-        if asked != ReplayOutputs() or slow or in_astra_sim:
+        if asked != ReplayOutputs() or slow or delay_ns or in_astra_sim:
             raise click.UsageError(
-                "--csv, --chrome-trace, --output, --slow and --backend astra-sim need a whole run: give its directory."
+                "--csv, --chrome-trace, --output, --slow, --delay and --backend astra-sim need a whole run: give its directory."
             )
         _replay_path(kind, target, network_path, backend, ns3_config, as_json)
         return
     inputs, limit = replace(inputs, ns3=ns3_config), None if as_json else 1
     if in_astra_sim:
-        if asked != ReplayOutputs() or slow:
+        if asked != ReplayOutputs() or slow or delay_ns:
             raise click.UsageError(
-                "--csv, --chrome-trace, --output and --slow need an embedded backend: ASTRA-sim prints only finish times."
+                "--csv, --chrome-trace, --output, --slow and --delay need an embedded backend: ASTRA-sim prints finish times."
             )
         in_simulator = replay_in_astra_sim(inputs, astra_sim_bin, NS3 if in_ns3 else ASTRA_SIM, limit, progress)
         _print(in_simulator, [], verbose=verbose, as_json=as_json)
         return
     asked.check((inputs.network, inputs.system, inputs.groups, inputs.remote_memory))
     compile_ahead(*REPLAYING, *LINTING)
-    embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint, slow)
+    embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint, slow, delay_ns)
     _finish(embedded, verbose=verbose, as_json=as_json)
 
 

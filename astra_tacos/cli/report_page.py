@@ -121,9 +121,9 @@ def _replayed(found: RunInputs | CompactInputs) -> Page:
         with scratch_directory() as scratch:
             outputs = ReplayOutputs(directory=scratch / "replay")
             if isinstance(found, CompactInputs):
-                replayed = replay_compact(found.folder, read_network(found.network), None, outputs, progress, {})
+                replayed = replay_compact(found.folder, read_network(found.network), None, outputs, progress, {}, {})
             else:
-                replayed = replay_embedded(found, None, outputs, 1, progress, {})
+                replayed = replay_embedded(found, None, outputs, 1, progress, {}, {})
             if replayed.reason is not None:
                 raise ReplayError(f"{directory}: {replayed.reason}")
             replayed.write(progress)

@@ -103,6 +103,7 @@ def workload_actions(run: Run) -> Actions:
     slot[kind == NodeType.COMM_RECV] = kernels.NO_SLOT
     slot[columns.is_cpu_op] = kernels.CPU
     if run.system.replay_only:
+        _add_delays(run, amount)
         return Actions(np.full_like(action, kernels.COMPUTE), amount, slot, counts)
 
     check_tags(trace)
@@ -117,7 +118,13 @@ def workload_actions(run: Run) -> Actions:
     for rank, factor in run.slow:
         own = np.flatnonzero(takes_time & (trace.owner == rank))
         amount[own] = np.rint(amount[own] * factor)
+    _add_delays(run, amount)
     return Actions(action, amount, slot, counts)
+
+
+def _add_delays(run: Run, amount: Ints) -> None:
+    for rank, time_ns in run.delay:
+        amount[run.workload.rank_first[rank]] = time_ns
 
 
 def _add_compute(run: Run, action: NDArray[np.uint8], amount: Ints) -> None:

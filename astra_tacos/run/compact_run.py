@@ -371,8 +371,9 @@ def why_not_compact(run: Run) -> str | None:
     network: NetworkConfig = run.network
     if not network.dimensions or network.failed_links or network.link_overrides or network.reducing:
         return "the network does not look the same from every NPU, expected whole dimensions"
-    if run.slow:
-        return "ranks that are slower than others make all ranks differ"
+    if run.slow or run.delay:
+        what = "are slower" if run.slow else "start later"
+        return f"ranks that {what} than others make all ranks differ"
     if run.remote_memory is not None and run.remote_memory.kind in ("pool", "per-node"):
         return "ranks share remote memory, expected none"
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -102,6 +102,8 @@ class Run:
         The directory in which ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML start there.
     slow
         Ranks whose compute takes a factor longer than their traces say, and these factors.
+    delay
+        Ranks that start later than their traces say, and by how many ns: the first node of such a rank takes this time.
     source
         The run that it was made of, and which of its nodes each node was; None if no node differs from those of its files.
     files
@@ -120,6 +122,7 @@ class Run:
     implementation: Ints32
     directory: Path
     slow: tuple[tuple[int, float], ...] = ()
+    delay: tuple[tuple[int, int], ...] = ()
     source: Source | None = None
     files: Mapping[str, CollectiveFiles] = field(default_factory=dict)
     classes: Lattice | None = None
@@ -192,9 +195,32 @@ class Run:
         ConfigError
             If there is no such rank.
         """
-        if unknown := [rank for rank in slow if not 0 <= rank < self.network.num_npus]:
-            raise ConfigError(f"--slow: found rank {unknown[0]}, expected one below {self.network.num_npus}")
+        self._check_ranks("--slow", slow)
         return replace(self, slow=tuple(sorted((rank, factor) for rank, factor in slow.items() if factor != 1)))
+
+    def delayed(self, delay_ns: Mapping[int, int]) -> Run:
+        """The run in which some ranks start so many ns later, as if a compute node of that time came before all their nodes.
+
+        Raises
+        ------
+        ConfigError
+            If there is no such rank, the run has classes (`expand` gives the ordinary run), or ranks are delayed already.
+        """
+        from astra_tacos.run.delayed import with_first_nodes
+
+        self._check_ranks("--delay", delay_ns)
+        delay_ns = {rank: time_ns for rank, time_ns in delay_ns.items() if time_ns > 0}
+        if not delay_ns:
+            return self
+        if self.classes is not None or self.delay:
+            what = "ranks that are delayed" if self.delay else "classes"
+            raise ConfigError(f"{self.workload.prefix}: a run with {what}, expected the ordinary run without a delay")
+        return with_first_nodes(self, delay_ns)
+
+    def _check_ranks(self, option: str, ranks: Iterable[int]) -> None:
+        """Check that ranks of an option are ranks of the network."""
+        if unknown := [rank for rank in ranks if not 0 <= rank < self.network.num_npus]:
+            raise ConfigError(f"{option}: found rank {unknown[0]}, expected one below {self.network.num_npus}")
 
 
 def read_run(inputs: RunInputs) -> Run:

@@ -81,10 +81,10 @@ def check_writable(run: Run) -> None:
     Raises
     ------
     ConfigError
-        If ranks are slow, or a run with classes has a custom collective without classes of its positions.
+        If ranks are slow or delayed, or a run with classes has a custom collective without classes of its positions.
     """
-    if run.slow:
-        raise ConfigError("a run with slow ranks is no run of files, expected the run without them")
+    if run.slow or run.delay:
+        raise ConfigError("a run with slow or delayed ranks is no run of files, expected the run without them")
     whole = [] if run.classes is None else [each for each in run.prefixes if each not in _positions(run)]
     if whole:
         raise ConfigError(f"{whole[0]}: a collective of all positions in a run with classes, expected the ordinary run")

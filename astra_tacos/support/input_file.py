@@ -27,7 +27,7 @@ _SYSTEM = re.compile(
     rb"(?:all-reduce|all-gather|reduce-scatter|all-to-all)-implementation|collective-optimization|intra-dimension-scheduling|"
     rb"inter-dimension-scheduling)\s*:\s*\S+[ \t]*\r?\n\s*[a-z-]+\s*:"
 )
-_WORKLOAD = re.compile(rb"\s*(?:DATA|MODEL|MICRO|HYBRID_[A-Z_]+)\b[^\n]*\n\s*[0-9]+\s*\n")
+_WORKLOAD = re.compile(rb"\s*(?:DATA|MODEL|MICRO|DISTRIBUTED_INFERENCE|HYBRID_[A-Z_]+)\b[^\n]*\n\s*[0-9]+\s*\n")
 _NS3 = re.compile(rb"\s*[0-9]+[ \t]+[0-9]+[ \t]+[0-9]+(?:[ \t]+[0-9]+[ \t]+[0-9]+[ \t]+\w+)?[ \t]*\r?\n\s*[0-9]")
 _JSON_TRACE = re.compile(
     rb'\{\s*(?:"version"\s*:\s*"[^"]*"\s*,?\s*)?(?:"attr"\s*:\s*\[\s*\{\s*"name"\s*:|\}\s*\{\s*"(?:id|name|type)"\s*:)'
@@ -81,7 +81,7 @@ _REFUSED: tuple[_Format, ...] = (
 _WORKLOADS: _Format = (
     _WORKLOAD.match,
     "a workload of ASTRA-sim 1.0 or SimAI (text)",
-    "Chakra traces: `astra-tacos import` converts SimAI's, Chakra's converter those of ASTRA-sim 1.0",
+    "a run: make it with `astra-tacos import FILE --network N --output DIR`",
 )
 
 

@@ -29,6 +29,9 @@ MAX_SIZES = 64
 _SIZE_STEP = 4
 
 _SIZE_PATTERN = re.compile(r"\s*(-?[0-9]{1,40}(?:\.[0-9]{1,40})?)\s*([A-Za-z]*)\s*")
+_TIME_PATTERN = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)(ns|us|ms|s)")
+_TIME_UNITS = {"ns": 1, "us": NS_PER_US, "ms": 1_000_000, "s": NS_PER_S}
+_MAX_TIME_NS = 3_600 * NS_PER_S
 _PREFIXES = "kmgt"
 _SIZE_UNITS: dict[str, int] = {"": 1, "b": 1} | {
     f"{prefix}{suffix}": base**power
@@ -65,6 +68,25 @@ def parse_size(text: str, where: str = "size") -> int:
     if not 0 < size <= MAX_SIZE_BYTES:
         raise ConfigError(f"{where}: found {quoted(text)}, expected a size above 0 and at most {format_size(MAX_SIZE_BYTES)}")
     return size
+
+
+def parse_time(text: str) -> int:
+    """The ns of `10us`, `1.5ms`, `200ns` or `2s`.
+
+    Raises
+    ------
+    ConfigError
+        If the text is no time, not a whole number of ns, zero, or above an hour.
+    """
+    match = _TIME_PATTERN.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"found {quoted(text)}, expected a time such as 200ns, 10us, 1.5ms or 2s")
+    whole, _, fraction = match[1].partition(".")
+    denominator: int = 10 ** len(fraction)
+    time_ns, remainder = divmod(int(whole + fraction) * _TIME_UNITS[match[2]], denominator)
+    if remainder or not 0 < time_ns <= _MAX_TIME_NS:
+        raise ConfigError(f"found {quoted(text)}, expected a whole number of ns, 1ns to {_MAX_TIME_NS // NS_PER_S}s")
+    return time_ns
 
 
 def parse_sizes(text: str, where: str = "sizes") -> tuple[int, ...]:

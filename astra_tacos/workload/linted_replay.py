@@ -104,6 +104,7 @@ def replay_embedded(
     limit: int | None,
     progress: Progress,
     slow: Mapping[int, float],
+    delay_ns: Mapping[int, int],
 ) -> Replayed:
     """Replay a run by the embedded engine. A run that `lint` finds errors in is not exact to ASTRA-sim.
 
@@ -115,6 +116,8 @@ def replay_embedded(
         Most findings of a code; None for all.
     slow
         Ranks whose compute takes a factor longer than their traces say, and these factors.
+    delay_ns
+        Ranks that start later than their traces say, and by how many ns.
 
     Raises
     ------
@@ -122,7 +125,7 @@ def replay_embedded(
         If a file is not what it should be, or the network model cannot have the network.
     """
     with progress("reading"):
-        run = read_run(inputs).slowed(slow)
+        run = read_run(inputs).slowed(slow).delayed(delay_ns)
     model = choose_backend(backend)
     return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress, lambda: lint(inputs, backend, limit))
 
@@ -134,13 +137,14 @@ def replay_compact(
     outputs: ReplayOutputs,
     progress: Progress,
     slow: Mapping[int, float],
+    delay_ns: Mapping[int, int],
 ) -> Replayed:
     """Replay a compact run: one rank of each class, or every rank where ranks of a class may differ.
 
     Parameters
     ----------
-    backend, outputs, progress, slow
-        See `replay_embedded`; for a timeline every rank is replayed.
+    backend, outputs, progress, slow, delay_ns
+        See `replay_embedded`; for a timeline, and with delays, every rank is replayed.
 
     Raises
     ------
@@ -152,10 +156,10 @@ def replay_compact(
     with progress("reading"):
         run = read_compact(folder, network).slowed(slow)
     model = choose_backend(backend)
-    outcome = None if outputs.timeline else try_classes(run, model)
+    outcome = None if outputs.timeline or delay_ns else try_classes(run, model)
     if outcome is not None:
         return _replayed(run, model, lambda _: outcome, outputs, progress)
-    whole = expand(run)
+    whole = expand(run).delayed(delay_ns)
     return _replayed(whole, model, _every_rank(whole, model, outputs), outputs, progress)
 
 
@@ -194,7 +198,9 @@ def _replayed(
     recording = record_run(run, outcome)
     figures = run_result(run, outcome, recording) | findings | run.network.carried_error
     beyond = [f"lint finds errors: {', '.join(sorted(report.errors))}"] if report and report.errors else []
-    if beyond := beyond + [f"rank {rank} computes {factor:g} times as long as its trace says" for rank, factor in run.slow]:
+    beyond += [f"rank {rank} computes {factor:g} times as long as its trace says" for rank, factor in run.slow]
+    beyond += [f"rank {rank} starts {time_ns:,} ns later than its trace says" for rank, time_ns in run.delay]
+    if beyond:
         figures["beyond_astra_sim"] += beyond
         figures["exact_to"] = None
 

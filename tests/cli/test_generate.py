@@ -168,7 +168,7 @@ def test_a_compact_run_is_written_rank_by_rank():
     command = f"generate --output run --dp 4 --tp 4 --pp 2 --order tp,pp,dp {SMALL} --micro-batches 2 --network n.yml --compact"
     assert invoke(command)[0] == 0
     assert invoke("plan run --network n.yml --output planned")[0] == 0
-    for name, slow in (("run", ""), ("planned", ""), ("planned", "--slow 5:1.5 --slow 9:3")):
+    for name, slow in (("run", ""), ("planned", ""), ("planned", "--slow 5:1.5 --slow 9:3 --delay 7:10us")):
         output = f"all_{name}{len(slow)}"
         status, out, err = invoke(f"export {name} --network n.yml --format run --output {output}")
         assert (status, err) == (0, "") and f"{output}/run_astra_sim.sh" in out
@@ -179,7 +179,7 @@ def test_a_compact_run_is_written_rank_by_rank():
         compact = answer(f"replay {name} --network n.yml {slow}")
         assert compact["end_ns"] == whole["end_ns"]
         assert compact["finish_ns"] == [whole["finish_ns"][rank] for rank in compact.get("ranks", range(32))]
-        assert ("ranks" in compact) == (not slow) and len(compact["beyond_astra_sim"]) >= slow.count("--slow")
+        assert ("ranks" in compact) == (not slow) and len(compact["beyond_astra_sim"]) >= slow.count("--")
     status, out, err = invoke("lint --workload run --network n.yml")
     assert (status, err) == (0, "") and "nothing found in 32 ranks" in out
     system = read_json(Path("run/system.json"))
@@ -197,6 +197,9 @@ def test_a_compact_run_is_written_rank_by_rank():
         "export run --network n.yml --format run --output other -O a=b": "the format run has no options",
         "plan run --network f.yml --output failed": "f.yml: the network does not look the same",
         "export run --network n.yml --format run --output all_run0": "astra-tacos: error: all_run0: ",
+        "replay run --network n.yml --delay 0:2us --delay 0:3us": "expected one time for each",
+        "replay run --network n.yml --delay 5:10": "found '10', expected a time such as 200ns, 10us, 1.5ms or 2s",
+        "replay run --network n.yml --delay 32:2us": "astra-tacos: error: --delay: found rank 32, expected one below 32\n",
         "replay run --network n.yml --slow 32:2": "astra-tacos: error: --slow: found rank 32, expected one below 32\n",
     }.items():
         status, _, err = invoke(command)

@@ -28,6 +28,7 @@ from astra_tacos.study.sweep.sweep_file import read_sweep_file
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.expression import parse_expression
 from astra_tacos.support.units import parse_sizes
+from astra_tacos.workload.importer.astra_sim_1 import read_astra_sim_1_workload
 from astra_tacos.workload.importer.simai import read_simai_workload
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
@@ -53,6 +54,7 @@ MEMORY = b'{"memory-type": "PER_NODE_MEMORY_EXPANSION", "remote-mem-latency": 10
 WORKLOAD = b"\n".join(
     b"layer%d -1 500 ALLGATHER 4096 300 ALLREDUCE 1048576 200 REDUCESCATTER 65536 100" % number for number in range(3)
 )
+ASTRA_SIM_1 = b"HYBRID_DLRM 1\n3\n" + WORKLOAD.replace(b"ALLGATHER", b"ALLTOALL")
 SIMAI = b"""HYBRID_TRANSFORMER_FWD_IN_BCKWD \
 model_parallel_NPU_group: 2 ep: 2 all_gpus: 8 checkpoints: 1 0 checkpoint_initiates: 1 1
 2
@@ -131,6 +133,7 @@ READERS: dict[str, tuple[bytes, Callable[[Path], Any]]] = {
         WORKLOAD,
         lambda path: read_libra_workload(path, SHAPE, dict.fromkeys(PHASES, (4, 2))),
     ),
+    "astra_sim_1.txt": (ASTRA_SIM_1, lambda path: read_astra_sim_1_workload(path, (4, 2))),
     "simai.txt": (SIMAI, read_simai_workload),
     "sweep.yml": (SWEEP, read_sweep_file),
     "compare.csv": (comparison(), read_rows),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.units import bytes_per_ns, format_size, format_time, parse_size, reduction_ns, reduction_us
+from astra_tacos.support.units import bytes_per_ns, format_size, format_time, parse_size, parse_time, reduction_ns, reduction_us
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,19 @@ def test_parse_size(text, size):
 def test_parse_size_refuses(text):
     with pytest.raises(ConfigError, match="size"):
         parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ns"), [("1ns", 1), ("10us", 10_000), ("1.5ms", 1_500_000), ("2s", 2 * 10**9), ("0.001us", 1)]
+)
+def test_parse_time(text, time_ns):
+    assert parse_time(text) == time_ns
+
+
+@pytest.mark.parametrize("text", ["10", "0us", "-1us", "0.5ns", "1m", "us", "4000s", "1e3us", "1 us", ""])
+def test_parse_time_refuses(text):
+    with pytest.raises(ConfigError, match="found"):
+        parse_time(text)
 
 
 def test_formats():

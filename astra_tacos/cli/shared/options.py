@@ -18,7 +18,7 @@ from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, i
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import output_place
 from astra_tacos.support.quoted import quoted
-from astra_tacos.support.units import format_size, parse_size, parse_sizes
+from astra_tacos.support.units import format_size, parse_size, parse_sizes, parse_time
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig
@@ -121,6 +121,14 @@ def _slow(text: str) -> tuple[int, float]:
     return number, factor
 
 
+def _delay(text: str) -> tuple[int, int]:
+    rank, _, time = text.partition(":")
+    number = int(rank) if rank.isascii() and rank.isdigit() and len(rank) <= 9 else -1
+    if number < 0:
+        raise ConfigError(f"found {quoted(text)}, expected a rank and a time, like 5:10us")
+    return number, parse_time(time)
+
+
 def _names(text: str) -> tuple[str, ...]:
     from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 
@@ -149,6 +157,8 @@ COUNTS = Parsed("numbers", _counts)
 """`1,2,8`, or `0:4` for all from the first up to, and with, the last; several with commas between them, each once."""
 SLOW = Parsed("RANK:FACTOR", _slow)
 """`5:1.1`: a rank, and how many times as long its compute takes."""
+DELAY = Parsed("RANK:TIME", _delay)
+"""`5:10us`: a rank, and the ns by which it starts later."""
 NAMES = Parsed("names", _names)
 """Names of synthesizers with commas between them, `auto` among them, without repetitions."""
 INSTANCE = Parsed("C,S,R", _instance)

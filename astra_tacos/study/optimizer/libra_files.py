@@ -22,7 +22,7 @@ from astra_tacos.study.optimizer.model import Demand, Job, Profile, Shape
 from astra_tacos.support.documents import Value, filled, read_yaml
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.formats.values import describe
-from astra_tacos.workload.importer.simai import NONE, PATTERNS, PHASES, read_lines, read_row
+from astra_tacos.workload.importer.layers import NONE, PATTERNS, PHASES, read_lines, read_row
 
 NOT_INVOLVED = -1
 """LIBRA's number of members for a dimension that a collective does not use."""

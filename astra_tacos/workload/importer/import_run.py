@@ -1,4 +1,4 @@
-"""`import_run`: from traces of PyTorch, or a workload text of SimAI, to a run that ASTRA-sim finishes."""
+"""`import_run`: from traces of PyTorch, a workload text, or several runs, to a run that ASTRA-sim finishes."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from astra_tacos.network.network_config import read_network
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.trace.node_bytes import new_metadata
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.temporaries import garbage_kept
+from astra_tacos.workload.importer.astra_sim_1 import POLICIES, AstraSim1Workload, read_astra_sim_1_workload
 from astra_tacos.workload.importer.documents import read_documents
+from astra_tacos.workload.importer.jobs import join_jobs
+from astra_tacos.workload.importer.layers import LayerText, collectives_of_one, first_word, layer_groups, layer_nodes
 from astra_tacos.workload.importer.rank_nodes import RankNode, RankSource, find_ranks, rank_nodes
-from astra_tacos.workload.importer.simai import (
-    collectives_of_one,
-    is_simai_workload,
-    layer_groups,
-    layer_nodes,
-    read_simai_workload,
-    rounded_gathers,
-)
-from astra_tacos.workload.repairer.draft import Log
+from astra_tacos.workload.importer.simai import POLICY, SimaiWorkload, read_simai_workload
+from astra_tacos.workload.mends.mend import Mend
+from astra_tacos.workload.repairer.draft import Draft, Log
 from astra_tacos.workload.repairer.node import ALL_RANKS
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of
@@ -41,6 +39,8 @@ class ImportOptions:
         The network model, or its name; None for that of the network.
     num_ranks
         Number of ranks to replicate a single rank's trace over, or GPUs of a workload text; None for as many as the files say.
+    num_passes
+        Training steps of a workload text of ASTRA-sim 1.0.
     without
         Names of steps of `repair` that are not taken.
     """
@@ -48,6 +48,7 @@ class ImportOptions:
     backend: Backend | str | None = None
     num_ranks: int | None = None
     without: tuple[str, ...] = ()
+    num_passes: int = 1
 
 
 def import_run(
@@ -63,15 +64,16 @@ def import_run(
     Parameters
     ----------
     files
-        JSON files, also compressed by gzip, and tar archives of such files; or one workload text of SimAI.
+        JSON files, also compressed by gzip, and tar archives of such files; one workload text of ASTRA-sim 1.0 or SimAI; or
+        directories of two or more runs, which then run side by side.
     inputs
         Further files of the run; the workload's prefix has no meaning.
 
     Raises
     ------
     ConfigError
-        If a file is no trace of PyTorch and no workload text, a rank is missing, there are too many nodes, or the run has a fault
-        that no step of `repair` mends.
+        If a file is no trace of PyTorch and no workload text, runs do not fit together, a rank is missing, there are too many
+        nodes, or the run has a fault that no step of `repair` mends.
     ReplayError
         If the run would not end.
     """
@@ -80,19 +82,33 @@ def import_run(
     check_repair_output(output, inputs, paths)
     mends = chosen_mends(options.without)
     log = Log(_STEP)
+    source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
+    if any(path.is_dir() for path in paths):
+        if options.num_ranks is not None or options.num_passes > 1 or inputs.groups is not None:
+            raise ConfigError(f"{source}: runs say their ranks, passes and groups, expected no --ranks, --passes or --comm-group")
+        with garbage_kept():
+            draft, notes = join_jobs(paths, PREFIX, inputs, options.backend)
+        return _finished(draft, output, options, source, notes, mends, log)
     with garbage_kept():
-        if any(map(is_simai_workload, paths)):
-            made = _of_layers(paths, options.num_ranks, log)
+        if any(first_word(path) in (POLICY, *POLICIES) for path in paths):
+            made = _of_layers(paths, inputs.network, options, log)
+        elif options.num_passes > 1:
+            raise ConfigError(f"--passes: found {options.num_passes}, but {paths[0]} is no workload text of ASTRA-sim 1.0")
         else:
             made = _of_traces(paths, options.num_ranks, log)
-    source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
     draft = draft_of(PREFIX, source, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
     if draft.network.num_npus != made.num_ranks:
         found = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
         raise ConfigError(f"{found}, but {made.of_ranks} {made.num_ranks:,} ranks{made.hint}")
     draft.metadata.extend(new_metadata() for _ in made.ranks)
+    return _finished(draft, output, options, source, made.notes, mends, log)
+
+
+def _finished(
+    draft: Draft, output: Path, options: ImportOptions, source: str, notes: tuple[str, ...], mends: tuple[Mend, ...], log: Log
+) -> RepairResult:
     try:
-        return finish_run(draft, output, mends, options.without, notes=made.notes, changes=log.changes)
+        return finish_run(draft, output, mends, options.without, notes=notes, changes=log.changes)
     except AstraTacosError as error:
         raise type(error)(f"{source}: {error}") from None
 
@@ -133,30 +149,59 @@ def _trace_note(rank: int, source: RankSource) -> str:
     return f"rank {source.rank}{here}: {source.names}"
 
 
-def _of_layers(paths: list[Path], asked: int | None, log: Log) -> _Made:
+def _of_layers(paths: list[Path], network: Path | None, options: ImportOptions, log: Log) -> _Made:
     """What a workload text says."""
     if len(paths) > 1:
         raise ConfigError(f"{paths[0]}: a workload text says all ranks, expected it alone")
-    workload = read_simai_workload(paths[0], asked)
-    if workload.num_ranks < 2:
-        raise ConfigError(f"{paths[0]}:1: one GPU a pipeline stage, expected 2 or more, as ASTRA-sim has no network of 1 NPU")
-    if workload.num_ranks > MAX_RANKS:
-        raise ConfigError(f"{paths[0]}: {workload.num_ranks:,} GPUs a pipeline stage, expected at most {MAX_RANKS:,}")
-    if workload.pp > 1:
-        what = f"the run is one of {workload.pp} pipeline stages, without messages between stages and waits for them"
-        log.add(what, "the text has the layers of one stage, and SimAI simulates no pipeline either", is_assumed=True)
-    if rounded := rounded_gathers(workload):
-        what = f"{rounded:,} All-Gathers of sizes that their group does not divide: what a rank contributes is rounded up"
-        log.add(what, "ASTRA-sim's sizes are whole bytes of each rank")
-    for group, pattern, count, size in collectives_of_one(workload):
+    text: LayerText
+    if first_word(paths[0]) == POLICY:
+        text = _of_simai(paths[0], options, log)
+    else:
+        text = _of_astra_sim_1(paths[0], network, options, log)
+    for group, pattern, count, size in collectives_of_one(text):
         what = f"left out {count:,} {pattern.name} of each rank, {size:,} bytes in all: each {group} group is one rank"
         log.add(what, "a collective of one rank moves nothing")
-    ranks = layer_nodes(workload)
+    ranks = layer_nodes(text)
     if not any(ranks):
         kind = "collective of two or more ranks" if log.changes else "collective"
         raise ConfigError(f"{paths[0]}: no computation of a us and no {kind}, expected layers that take time")
-    note = f"tensor {workload.tp} x data {workload.dp}, experts over {workload.ep}: {workload.source}"
-    return _Made(_drafted(ranks), layer_groups(workload), workload.num_ranks, (note,), "the workload has")
+    return _Made(_drafted(ranks), layer_groups(text), text.num_ranks, text.notes(), "the workload has")
+
+
+def _of_simai(path: Path, options: ImportOptions, log: Log) -> SimaiWorkload:
+    if options.num_passes > 1:
+        raise ConfigError(f"--passes: found {options.num_passes}, but {path} is a text of SimAI, of which one pass is imported")
+    workload = read_simai_workload(path, options.num_ranks)
+    if workload.num_ranks < 2:
+        raise ConfigError(f"{path}:1: one GPU a pipeline stage, expected 2 or more, as ASTRA-sim has no network of 1 NPU")
+    if workload.num_ranks > MAX_RANKS:
+        raise ConfigError(f"{path}: {workload.num_ranks:,} GPUs a pipeline stage, expected at most {MAX_RANKS:,}")
+    if workload.pp > 1:
+        what = f"the run is one of {workload.pp} pipeline stages, without messages between stages and waits for them"
+        log.add(what, "the text has the layers of one stage, and SimAI simulates no pipeline either", is_assumed=True)
+    if rounded := workload.rounded_gathers():
+        what = f"{rounded:,} All-Gathers of sizes that their group does not divide: what a rank contributes is rounded up"
+        log.add(what, "ASTRA-sim's sizes are whole bytes of each rank")
+    return workload
+
+
+def _of_astra_sim_1(path: Path, network: Path | None, options: ImportOptions, log: Log) -> AstraSim1Workload:
+    if network is not None:
+        config = read_network(network)
+        sizes = [dimension.size for dimension in config.dimensions] or [config.num_npus]
+        if options.num_ranks not in (None, config.num_npus):
+            raise ConfigError(f"--ranks: found {options.num_ranks}, but {network} has {config.num_npus:,} NPUs")
+    elif options.num_ranks is not None:
+        sizes = [options.num_ranks]
+    else:
+        raise ConfigError(
+            f"{path}: a workload text of ASTRA-sim 1.0 does not say its ranks, expected --network FILE or --ranks N"
+        )
+    workload = read_astra_sim_1_workload(path, sizes, options.num_passes)
+    for phase, pattern, count, size in workload.never_issued():
+        what = f"left out {count:,} {pattern.name} of the {phase}, {size:,} bytes in all"
+        log.add(what, f"ASTRA-sim 1.0 does not start them in a workload of kind {workload.policy}")
+    return workload
 
 
 def _num_ranks(sources: list[RankSource], asked: int | None) -> int:

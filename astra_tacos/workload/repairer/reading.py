@@ -62,7 +62,7 @@ def network_text(num_npus: int, bandwidth_gibps: float = DEFAULT_BANDWIDTH_GIBPS
     return "".join(f"{key}: [ {value} ]\n" for key, value in values.items())
 
 
-def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None) -> Draft:
+def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: int | None, *, first_rank: int = 0) -> Draft:
     """Read a run.
 
     Parameters
@@ -71,6 +71,8 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
         The network model, or its name; None for that of the network.
     num_ranks
         How many ranks the run is to have; None for as many as there are traces.
+    first_rank
+        The rank that the nodes of the first trace are to have.
 
     Raises
     ------
@@ -82,10 +84,10 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
     for rank, path in enumerate(trace_files(inputs.workload, most)):
         try:
             file = load_file(path)
-            head, nodes = read_metadata(file), RankNodes.of_file(rank, file)
+            head, nodes = read_metadata(file), RankNodes.of_file(first_rank + rank, file)
         except ConfigError:  # no trace, or one with faults that only messages can show
             head, found = read_messages(path)
-            nodes = RankNodes(rank, map(DraftNode, found))
+            nodes = RankNodes(first_rank + rank, map(DraftNode, found))
         metadata.append(head)
         ranks.append(nodes)
         if is_compressed(path):

@@ -14,7 +14,8 @@ from astra_tacos.run.trace.node_bytes import read_messages
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.workload.importer.import_run import ImportOptions, import_run
-from astra_tacos.workload.importer.simai import collectives_of_one, is_simai_workload, layer_nodes, read_simai_workload
+from astra_tacos.workload.importer.layers import collectives_of_one, first_word, layer_nodes
+from astra_tacos.workload.importer.simai import POLICY, read_simai_workload
 
 HEADER = (
     "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: {tp} ep: {ep} pp: {pp} vpp: 1 ga: 1 all_gpus: {gpus} "
@@ -39,7 +40,7 @@ def written(folder, content):
 
 def test_layers_become_a_run(tmp_path):
     path = written(tmp_path, text(*ROWS))
-    assert is_simai_workload(path)
+    assert first_word(path) == POLICY
     result = import_run([path], tmp_path / "out")
     # 1.5 + 2 + 2 + 0.7 + 0.001 + 0.8 us of phases, 3 x 0.1 us after collectives that others wait for; 2 x 0.1 us after the
     # others are less than half a us. The real ASTRA-sim ends this run at the same time.
@@ -67,7 +68,7 @@ def test_groups_are_those_of_simai(tmp_path):
 def test_layers_are_computed_again_from_a_checkpoint(tmp_path):
     rows = [f"layer{number} -1 1000 NONE 0 1000 NONE 0 1000 NONE 0 0" for number in range(4)]
     workload = read_simai_workload(written(tmp_path, text(*rows, kept="1 1", again="1 3")))
-    names = [name for name, *_ in workload.work()]
+    names = [step.name for step in workload.work()]
     assert names[4:8] == ["layer1 recomputation", "layer2 recomputation", "layer3 input gradient", "layer3 weight gradient"]
     assert len(names) == 4 + 2 + 8
 
@@ -84,7 +85,7 @@ def test_no_computation_is_lost(tmp_path_factory, rows, degrees):
     workload = read_simai_workload(written(tmp_path_factory.mktemp("w"), text(*lines, tp=tp, ep=ep)))
     sizes = {axis: len(groups[0]) for axis, groups in workload.groups().items()}
     chain = updates = 0
-    for _, phase, update_ns, is_blocking in workload.work():
+    for _, phase, update_ns, is_blocking, _ in workload.work():
         has_collective = phase.pattern is not None and sizes[phase.axis] > 1
         chain += phase.compute_ns + update_ns * (has_collective and is_blocking)
         updates += update_ns * (has_collective and not is_blocking)
@@ -98,7 +99,7 @@ def test_no_computation_is_lost(tmp_path_factory, rows, degrees):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (text(*ROWS).replace("HYBRID_TRANSFORMER_FWD_IN_BCKWD", "DATA"), "parallelism 'DATA'"),
+        (text(*ROWS).replace("HYBRID_TRANSFORMER_FWD_IN_BCKWD", "DATA"), "does not say its ranks, expected --network"),
         (text(*ROWS, gpus=9), "all_gpus is 9, expected a multiple of 2 x 1 x 2"),
         (text(*ROWS).replace("all_gpus: 8", ""), "all_gpus is missing, expected --ranks N"),
         (text(*ROWS).replace("\n2\n", "\n3\n"), "found '3', expected 2"),
