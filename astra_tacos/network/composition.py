@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -160,7 +161,7 @@ def with_failed_links(topology: Topology) -> Topology:
     there = topology.link_src.astype(np.int64) * topology.num_devices + topology.link_dst
     failed = np.flatnonzero(~np.isin(whole.link_src.astype(np.int64) * whole.num_devices + whole.link_dst, there))
     of_links = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
-    parts = {name: np.concatenate((getattr(topology, name), getattr(whole, name)[failed])) for name in of_links}
+    parts: dict[str, Any] = {name: np.concatenate((getattr(topology, name), getattr(whole, name)[failed])) for name in of_links}
     return replace(topology, **parts)
 
 

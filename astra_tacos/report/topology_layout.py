@@ -104,7 +104,8 @@ def layout(topology: Topology) -> Layout:
     scale = (1 - 2 * _MARGIN) / max(float(size.max()), 1e-300)
 
     def scaled(points: Floats) -> Floats:
-        return ((points.reshape(-1, 2) - low - size / 2) * scale + 0.5).reshape(points.shape)
+        moved: Floats = ((points.reshape(-1, 2) - low - size / 2) * scale + 0.5).reshape(points.shape)
+        return moved
 
     positions = scaled(positions)
     nearest, _ = cKDTree(positions).query(positions, k=2)

@@ -137,9 +137,8 @@ class ScheduleResult(Result):
             title = f"policies ({len(shown)} of {len(self.tried)} that were tried; plan.json has all)"
             cells = [(one.name, one.end_ns, f"{self.as_is_ns / (one.end_ns or 1):.3f}") for one in shown]
             tables.append(Table(title, ("policies", "end ns", "speed-up"), cells))
-        exposed = sorted(((name, *times) for name, _, *times in self.layers if max(times) > 0), key=lambda one: -max(one[1:]))[
-            :_MOST_ROWS
-        ]
+        exposed = [(name, was, now) for name, _, was, now in self.layers if max(was, now) > 0]
+        exposed = sorted(exposed, key=lambda one: -max(one[1:]))[:_MOST_ROWS]
         if exposed:
             title = "exposed communication by collective (mean of its ranks; the largest)"
             tables.append(Table(title, ("collective", "before ns", "after ns"), exposed))
