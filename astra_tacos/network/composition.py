@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -148,6 +149,20 @@ def _remove(topology: Topology, network: NetworkConfig) -> Topology:
     for src, dst in network.failed_links:
         kept[find(src, dst)] = False
     return _with_links(topology, np.flatnonzero(kept), topology.link_bandwidth_gibps, topology.link_latency_ns)
+
+
+def with_failed_links(topology: Topology) -> Topology:
+    """The topology with the links that its dimensions have and that it lacks, after its own: those that failed."""
+    if not topology.dimensions:
+        return topology
+    whole = _compose(NetworkConfig(topology.name, topology.dimensions))
+    if (whole.num_npus, whole.num_switches) != (topology.num_npus, topology.num_switches):
+        return topology
+    there = topology.link_src.astype(np.int64) * topology.num_devices + topology.link_dst
+    failed = np.flatnonzero(~np.isin(whole.link_src.astype(np.int64) * whole.num_devices + whole.link_dst, there))
+    of_links = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
+    parts: dict[str, Any] = {name: np.concatenate((getattr(topology, name), getattr(whole, name)[failed])) for name in of_links}
+    return replace(topology, **parts)
 
 
 def _let_reduce(topology: Topology, network: NetworkConfig) -> Topology:

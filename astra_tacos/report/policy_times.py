@@ -42,9 +42,10 @@ class TriedFile(TypedDict):
 
 
 class LayerFile(TypedDict):
-    """The exposed communication of a layer."""
+    """The exposed communication of a layer; files of earlier releases do not tell the kind of collective."""
 
     collective: str
+    kind: NotRequired[str]
     exposed_as_is_ns: Number
     exposed_after_ns: Number
 

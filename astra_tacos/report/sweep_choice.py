@@ -226,12 +226,25 @@ def choose(
         if x is None:
             raise ConfigError(f"--x: none of {', '.join(_COSTS)} varies in the sweep, expected a column to set against the time")
     else:
-        numeric = [name for name in axes if name != by and is_number(table.columns[name])]
-        x = x or next(iter([*varying(table, (_SIZE,)), *numeric, *(name for name in axes if name != by)]), None)
+        x = x or next(iter(_longest_first(table, [name for name in (*varying(table, (_SIZE,)), *axes) if name != by])), None)
         if x is None:
             raise ConfigError("--x: no axis of the sweep varies, expected one that does")
     y = y or (_BUS_BANDWIDTH if kind == "lines" and x == _SIZE and _has(table, _BUS_BANDWIDTH) else _TIME)
     return Choice(kind, x, y, None, by or _series(table, axes, x, y))
+
+
+def _longest_first(table: SweepColumns, names: Sequence[str]) -> list[str]:
+    """Distinct columns in the order in which axes of figures take them: numbers, random draws last; of these the longest.
+
+    Sizes of which there are more than panels are the first.
+    """
+    counts = {name: len(set(table.columns[name]) - {None}) for name in names}
+
+    def rank(name: str) -> tuple[bool, bool, bool, int]:
+        is_draw = MEASURES.get(name, Measure(name)).role == "draw"
+        return (name != _SIZE or counts[name] <= MOST_PANELS, not is_number(table.columns[name]), is_draw, -counts[name])
+
+    return sorted(counts, key=rank)
 
 
 def _has(table: SweepColumns, name: str) -> bool:
@@ -243,9 +256,8 @@ def _heatmap(table: SweepColumns, axes: list[str], x: str | None, y: str | None,
     if (x is None) + (y is None) > len(free):
         found = ", ".join(axes) or "none"
         raise ConfigError(f"--kind heatmap: found {found} as axes that vary, expected two; or name columns by --x and --y")
-    if x is None:  # numbers read better from left to right
-        x = next((name for name in free if is_number(table.columns[name])), free[0])
-        free.remove(x)
+    free = _longest_first(table, free)
+    x = x or free.pop(0)
     y = y or free[0]
     if value is None:
         value = _BUS_BANDWIDTH if _SIZE in (x, y) and _has(table, _BUS_BANDWIDTH) else _TIME

@@ -68,7 +68,8 @@ class Measure:
     unit
         "ns", "bytes", "$", "GB/s", ..., "share" (0 to 1), or empty.
     role
-        "result", "input", or "task" for an input that defines what is to be done; results of different tasks are not compared.
+        "result", "input", "draw" for an input that chooses one of many random cases, or "task" for an input that defines what
+        is to be done; results of different tasks are not compared.
     """
 
     label: str
@@ -97,11 +98,11 @@ MEASURES: dict[str, Measure] = {
     "cost": Measure("cost", "$", LOWER),
     "failed_links": Measure("failed links"),
     "failed_fraction": Measure("failed share of links", "share"),
-    "failed_seed": Measure("seed of failures"),
+    "failed_seed": Measure("seed of failures", role="draw"),
     "synthesizer": Measure("synthesizer"),
     "chunks_per_npu": Measure("chunks per NPU"),
     "trials": Measure("trials"),
-    "seed": Measure("seed"),
+    "seed": Measure("seed", role="draw"),
     "effort": Measure("effort"),
     "budget_sends": Measure("budget", "sends examined"),
     "link_model": Measure("link model"),

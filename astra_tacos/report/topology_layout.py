@@ -1,7 +1,8 @@
 """Positions of the devices of a network in a drawing: by dimension, by layers of a fabric, or by networkx for another graph.
 
 Each dimension arranges copies of the drawing of its inner dimensions. Consecutive rings and meshes form a grid (a third one is
-drawn at an angle), other blocks form a circle, and switches stand in the middle of their members. A fabric has its NPUs in a row,
+drawn at an angle), and a link around a ring is two half arcs at the borders of the grid. The members of switches stand side by
+side, and the switches in a layer of their own above or below them. Other blocks form a circle. A fabric has its NPUs in a row,
 the devices that join them above, and those of a node below.
 """
 
@@ -28,14 +29,18 @@ IN_GRIDS = (Drawing.LINE, Drawing.RING)
 _LONGEST_LINE = 12
 """Number of NPUs up to which a one-dimensional mesh is a line; a longer one is folded into rows."""
 _MARGIN = 0.03
-_ARC_HEIGHT = 0.36
-"""Height of an arc that leads back to the start of a row, in distances between neighbours of the row."""
+_ARC_REACH, _ARC_HEIGHT = 0.42, 0.36
+"""How far a half arc leads beyond the border of a grid, and aside from its row, in distances between neighbours."""
 _BOW = 0.16
 """How far a link between groups in a circle is bent aside, as a share of its length, so as not to cover links inside groups."""
 _BETWEEN_GROUPS = 0.7
 """Room between the NPUs of two nodes, in distances between neighbours of a row."""
 _TALLEST, _LAYER = 0.75, 0.24
 """Height of the drawing and of a layer, at most, as a share of the width."""
+_ARC_IN_LAYER = 0.4
+"""Height of an arc between two devices of one layer, as a share of their distance; at most of the height of a layer."""
+_STEPS = 12
+"""Number of straight pieces of half a curve."""
 _CLOSE = 0.5
 """Devices of a layer stand over the middle of their neighbours if these are apart by that share of an even spacing."""
 _MOST_BY_PATHS, _MOST_BY_FORCES = 64, 300
@@ -53,9 +58,10 @@ class Layout:
     ----------
     positions
         float64[num_devices, 2], positions of the devices; no two are equal.
-    controls
-        float64[num_links, 2], the middle control point of the quadratic Bezier curve of each link. It lies half-way between the
-        ends of a straight link, and aside for a link that would run through other devices (the wrap-around of a torus).
+    sender_half, receiver_half
+        float64[num_links, 4], x and y of the control point and of the inner end of a quadratic Bezier curve: the half of a link
+        that begins at its sender, and the half that ends at its receiver. Both inner ends are one point, but for a link around a
+        ring that is drawn as a grid: these are half arcs beyond the opposite borders.
     size
         float64[2], width and height of the area that devices and curves occupy.
     spacing
@@ -63,35 +69,55 @@ class Layout:
     """
 
     positions: Points
-    controls: Points
+    sender_half: Floats
+    receiver_half: Floats
     size: Floats
     spacing: float
 
-    def curves(self, topology: Topology, links: NDArray[np.integer], steps: int = 12) -> Points:
-        """Points along the curves of some links of the network, float64[len(links), steps + 1, 2], from source to destination."""
-        at = np.linspace(0.0, 1.0, steps + 1)[None, :, None]
-        src, dst = (self.positions[ends[links]][:, None, :] for ends in (topology.link_src, topology.link_dst))
-        points: Points = (1 - at) ** 2 * src + 2 * at * (1 - at) * self.controls[links][:, None, :] + at**2 * dst
-        return points
+    def curves(self, src: NDArray[np.integer], dst: NDArray[np.integer], steps: int = _STEPS) -> Floats:
+        """Points along the two halves of the links, whose ends are `src` and `dst`: float64[num_links, 2, steps + 1, 2]."""
+        return _curves(self.positions[src], self.positions[dst], self.sender_half, self.receiver_half, steps)
+
+
+def _curves(src: Points, dst: Points, sender_half: Floats, receiver_half: Floats, steps: int) -> Floats:
+    at = np.linspace(0.0, 1.0, steps + 1)[:, None]
+    halves = []
+    for end, half in ((src, sender_half), (dst, receiver_half)):
+        outer, control, inner = (part[:, None, :] for part in (end, half[:, :2], half[:, 2:]))
+        halves.append((1 - at) ** 2 * outer + 2 * at * (1 - at) * control + at**2 * inner)
+    return np.stack((halves[0], halves[1][:, ::-1]), axis=1)
 
 
 def layout(topology: Topology) -> Layout:
     """Positions of all devices and curves of all links; equal networks give equal bytes."""
     from scipy.spatial import cKDTree
 
-    src, dst = topology.link_src, topology.link_dst
     if topology.dimensions and _is_composed(topology):
-        positions, controls = _by_dimension(topology)
+        positions, halves = _by_dimension(topology)
     else:
         layered = _by_layers(topology)
-        positions = _by_links(topology) if layered is None else layered
-        controls = positions[src] / 2 + positions[dst] / 2
-    everything = np.concatenate((positions, (positions[src] + positions[dst]) / 4 + controls / 2))
+        positions, bend = (_by_links(topology), 0.0) if layered is None else layered
+        halves = _halves(positions, topology, bend)
+    ends = positions[topology.link_src], positions[topology.link_dst]
+    everything = np.concatenate((positions, _curves(*ends, *halves, _STEPS).reshape(-1, 2)))
     low, size = everything.min(axis=0), np.ptp(everything, axis=0)
     scale = (1 - 2 * _MARGIN) / max(float(size.max()), 1e-300)
-    positions, controls = ((points - low - size / 2) * scale + 0.5 for points in (positions, controls))
+
+    def scaled(points: Floats) -> Floats:
+        moved: Floats = ((points.reshape(-1, 2) - low - size / 2) * scale + 0.5).reshape(points.shape)
+        return moved
+
+    positions = scaled(positions)
     nearest, _ = cKDTree(positions).query(positions, k=2)
-    return Layout(positions, controls, size * scale, float(nearest[:, 1].min()))
+    return Layout(positions, scaled(halves[0]), scaled(halves[1]), size * scale, float(nearest[:, 1].min()))
+
+
+def _halves(positions: Points, topology: Topology, bend: Points | float) -> tuple[Floats, Floats]:
+    """The halves of links that are straight, or bent: `bend`, float64[num_links, 2], leads from middle to control point."""
+    src, dst = positions[topology.link_src], positions[topology.link_dst]
+    control = (src + dst) / 2 + bend
+    middle = (src + dst) / 4 + control / 2
+    return np.hstack(((src + control) / 2, middle)), np.hstack(((dst + control) / 2, middle))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +128,19 @@ class _Placed:
     ----------
     offsets
         float64[size, 2], position of each copy.
-    arc
-        float64[2], added to the control points of links that lead back to the start of a row.
+    out, aside
+        float64[2], where half arcs of links around a ring lead: out beyond the last copy, and then aside.
     bow
         How far a link bends to its left, as a share of its length.
-    switch_scale
-        Scale of the pattern in which the switches stand in the middle, relative to that of the members.
+    switches
+        float64[number of NPUs of a copy, 2], positions of the switches, each of which joins like NPUs of the copies.
     """
 
     offsets: Points
-    arc: Points | tuple[float, float] = (0.0, 0.0)
+    out: Points | None = None
+    aside: Points | tuple[float, float] = (0.0, 0.0)
     bow: float = 0.0
-    switch_scale: float = 0.0
+    switches: Points | None = None
 
 
 def _is_composed(topology: Topology) -> bool:
@@ -123,38 +150,70 @@ def _is_composed(topology: Topology) -> bool:
     return (npus, switches) == (topology.num_npus, topology.num_switches)
 
 
-def _by_dimension(topology: Topology) -> tuple[Points, Points]:
+def _by_dimension(topology: Topology) -> tuple[Points, tuple[Floats, Floats]]:
     dimensions, npus = topology.dimensions, np.arange(topology.num_npus)
     placed = _place(dimensions)
     strides = np.cumprod([1, *(dimension.size for dimension in dimensions)])[:-1]
     parts = np.array([p.offsets[npus // stride % d.size] for p, stride, d in zip(placed, strides, dimensions, strict=True)])
     positions = [parts.sum(axis=0)]
-    for index, (dimension, stride) in enumerate(zip(dimensions, strides, strict=True)):
-        if dimension.building_block.drawing is Drawing.STAR:  # where its members are among their like, drawn small in the middle
-            groups = npus // stride % dimension.size == 0
-            inner, outer = parts[:index, groups].sum(axis=0), parts[index + 1 :, groups].sum(axis=0)
-            positions.append(inner * placed[index].switch_scale + outer)
-    where = np.concatenate(positions)
-    low, high = np.minimum(topology.link_src, topology.link_dst), np.maximum(topology.link_src, topology.link_dst)
-    along = where[high] - where[low]  # both ways along one curve
-    controls = where[low] / 2 + where[high] / 2
     for index, (part, dimension, stride) in enumerate(zip(placed, dimensions, strides, strict=True)):
+        if part.switches is not None:
+            groups = npus // stride % dimension.size == 0
+            positions.append(part.switches[npus[groups] % stride] + parts[index + 1 :, groups].sum(axis=0))
+    where = np.concatenate(positions)
+    src, dst = topology.link_src, topology.link_dst
+    low, high = np.minimum(src, dst), np.maximum(src, dst)
+    along = where[high] - where[low]  # both ways along one curve
+    bend = np.zeros_like(along)
+    for index, part in enumerate(placed):
         own = topology.link_dimension == index
-        controls[own] += part.bow * np.stack((-along[own, 1], along[own, 0]), axis=1)
-        if dimension.size > 2:
-            controls[own & ((high - low) // stride == dimension.size - 1)] += part.arc
-    return where, controls
+        bend[own] = part.bow * np.stack((-along[own, 1], along[own, 0]), axis=1)
+    halves = _halves(where, topology, bend)
+    for index, (part, dimension, stride) in enumerate(zip(placed, dimensions, strides, strict=True)):
+        if part.out is not None and dimension.size > 2:
+            around = (topology.link_dimension == index) & ((high - low) // stride == dimension.size - 1)
+            for half, end, other in zip(halves, (src, dst), (dst, src), strict=True):
+                away = np.where(end > other, 1.0, -1.0)[around, None] * part.out
+                control = where[end[around]] + away
+                half[around] = np.hstack((control, control + part.aside))
+    return where, halves
 
 
 def _place(dimensions: Sequence[Dimension]) -> list[_Placed]:
     """How the copies along each dimension are placed, from the innermost on: up to three rings and meshes as one grid."""
     placed: list[_Placed] = []
+    low = high = np.zeros(2)  # of the drawing so far
     while len(placed) < len(dimensions):
         rest = dimensions[len(placed) :]
-        extent = sum((np.ptp(part.offsets, axis=0) for part in placed), np.zeros(2))  # of the drawing so far
         run = next((at for at, d in enumerate(rest[:3]) if d.building_block.drawing not in IN_GRIDS), len(rest[:3]))
-        placed += _grid([d.size for d in rest[:run]], extent) if run > 1 else [_alone(rest[0], extent)]
+        if rest[0].building_block.drawing is Drawing.STAR:
+            inner = math.prod(dimension.size for dimension in dimensions[: len(placed)])
+            beyond = sum(dimension.building_block.drawing is Drawing.STAR for dimension in rest[1:])
+            more = [_star(rest[0].size, inner, low, high, is_above=beyond % 2 == 0)]
+        else:
+            more = _grid([d.size for d in rest[:run]], high - low) if run > 1 else [_alone(rest[0], high - low)]
+        for part in more:
+            low, high = low + part.offsets.min(axis=0), high + part.offsets.max(axis=0)
+            if part.switches is not None:
+                low, high = np.minimum(low, part.switches.min(axis=0)), np.maximum(high, part.switches.max(axis=0))
+        placed += more
     return placed
+
+
+def _star(size: int, inner: int, low: Floats, high: Floats, *, is_above: bool) -> _Placed:
+    """Copies side by side, and their switches in a row above or below; layers of nested switches lie on alternate sides.
+
+    Parameters
+    ----------
+    inner, low, high
+        Number of NPUs of a copy, and the corners of its drawing.
+    """
+    offsets = _line(size, np.array((_pitch(high[0] - low[0]), 0.0)))
+    width = high[0] - low[0] + np.ptp(offsets[:, 0])
+    height = max(1.0, _LAYER * width)
+    switches = _line(inner, np.array((width / inner, 0.0)))
+    switches += ((low[0] + high[0]) / 2, high[1] + height if is_above else low[1] - height)
+    return _Placed(offsets, switches=switches)
 
 
 def _pitch(extent: Any) -> Any:
@@ -177,8 +236,13 @@ def _grid(sizes: list[int], inner: Floats) -> list[_Placed]:
     slant = _pitch(inner) * 0.8 if inner.any() else np.array((0.62, 0.45)) / sizes[order[-1]]
     right, down = _pitch(inner + np.abs(slant) * (sizes[order[2]] - 1) if inner.any() and len(sizes) == 3 else inner)
     steps = ((right, 0.0), (0.0, -down), slant)
-    arcs = ((0.0, 2 * _ARC_HEIGHT * down), (2 * _ARC_HEIGHT * right, 0.0), np.array((-0.5, 0.5)) * slant)
-    parts = {which: _Placed(_line(sizes[which], step), arc) for which, step, arc in zip(order, steps, arcs, strict=False)}
+    gap = np.maximum(1.0, 0.45 * inner)  # between two copies
+    out = ((gap[0], 0.0), (0.0, -gap[1]), slant)
+    aside = ((0.0, _ARC_HEIGHT * gap[1]), (_ARC_HEIGHT * gap[0], 0.0), np.array((-0.5, 0.5)) * slant)
+    parts = {
+        which: _Placed(_line(sizes[which], step), _ARC_REACH * np.asarray(beyond), beside)
+        for which, step, beyond, beside in zip(order, steps, out, aside, strict=False)
+    }
     return [parts[which] for which in range(len(sizes))]
 
 
@@ -192,24 +256,23 @@ def _alone(dimension: Dimension, inner: Floats) -> _Placed:
         row, at = size if size <= _LONGEST_LINE else math.ceil(math.sqrt(size)), np.arange(size)
         along = np.where(at // row % 2 == 0, at % row, row - 1 - at % row)  # the direction of rows alternates
         return _Placed(np.stack((along, -(at // row)), axis=1) * _pitch(inner))
-    is_switch, reach = drawing is Drawing.STAR, float(np.hypot(*inner)) / 2
-    chord = float(_pitch(2 * reach))
-    if is_switch:
-        chord = max(chord, 1.8 * (2 * reach + 1) * math.sin(math.pi / size))  # room for the switches in the middle
-    radius = chord / 2 / math.sin(math.pi / size)
+    reach = float(np.hypot(*inner)) / 2
+    radius = float(_pitch(2 * reach)) / 2 / math.sin(math.pi / size)
     start = {2: math.pi, 4: 3 * math.pi / 4}.get(
         size, math.pi / 2
     )  # two side by side, four an upright square, others from the top
     angle = start - 2 * math.pi * np.arange(size) / size
-    scale = min(0.7, 0.7 * (radius - reach) / reach) if reach else 0.0  # into the space that the members leave
-    bow = _BOW if reach and not is_switch else 0.0
-    return _Placed(radius * np.stack((np.cos(angle), np.sin(angle)), axis=1), bow=bow, switch_scale=scale)
+    return _Placed(radius * np.stack((np.cos(angle), np.sin(angle)), axis=1), bow=_BOW if reach else 0.0)
 
 
-def _by_layers(topology: Topology) -> Points | None:
-    """Positions of all devices of a fabric, float64[num_devices, 2]; None where a link joins two devices of one layer."""
+def _by_layers(topology: Topology) -> tuple[Points, Points] | None:
+    """Positions of all devices of a fabric, float64[num_devices, 2], and how far links are bent, float64[num_links, 2].
+
+    Links between layers are straight, those between two devices of one layer are arcs. None if nothing forwards, or some device
+    leads to no NPU.
+    """
     layer = None if topology.num_switches or not topology.forwarding else _layers(topology)
-    if layer is None or np.any(layer[topology.link_src] == layer[topology.link_dst]):
+    if layer is None:
         return None
     src, dst = _both_ways(topology)
     row = _row(topology, layer)
@@ -225,7 +288,11 @@ def _by_layers(topology: Topology) -> Points | None:
         is_apart = np.all(np.diff(middle[order]) >= _CLOSE * width / len(own))
         across[own[order]] = middle[order] if is_apart else even
     height = min(_TALLEST / max(int(np.ptp(layer)), 1), _LAYER)
-    return np.stack((across / width, layer * height), axis=1)
+    where = np.stack((across / width, layer * height), axis=1)
+    ends = topology.link_src, topology.link_dst
+    apart, of = np.abs(where[ends[0], 0] - where[ends[1], 0]), layer[ends[0]]
+    rise = np.minimum(_ARC_IN_LAYER * apart, height) * 2 * (of == layer[ends[1]])
+    return where, np.stack((np.zeros(topology.num_links), np.where(of > 0, rise, -rise)), axis=1)
 
 
 def _both_ways(topology: Topology) -> tuple[Ints, Ints]:

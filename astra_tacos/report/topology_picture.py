@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from astra_tacos.network.composition import with_failed_links
 from astra_tacos.network.devices import SWITCH_KIND
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.style import SHADES
@@ -69,9 +70,11 @@ class TopologyPicture:
     Parameters
     ----------
     src, dst
-        int32[num_links], the devices that each link joins.
+        int32[num_links + num_failed], the devices that each link joins; failed links are the last.
     values, shades
         float64[num_links], the values that links are coloured by, and their colours.
+    failed_colour
+        Colour of failed links, which are dashed.
     """
 
     layout: Layout
@@ -80,6 +83,12 @@ class TopologyPicture:
     values: Floats
     shades: Shades
     marks: tuple[Mark, ...]
+    failed_colour: str = "#cc3311"
+
+    @property
+    def num_failed(self) -> int:
+        """Number of failed links."""
+        return len(self.src) - len(self.values)
 
 
 def topology_picture(topology: Topology, values: Floats, shades: Shades, npus_of_each: int = 1) -> TopologyPicture:
@@ -89,6 +98,8 @@ def topology_picture(topology: Topology, values: Floats, shades: Shades, npus_of
     ----------
     values, shades
         float64[num_links], what links are coloured by, and how.
+    npus_of_each
+        Number of NPUs that a mark stands for, at most; failed links are drawn if it is 1.
     """
     kinds: dict[str, list[int]] = {kind: [] for kind in _LOOKS}
     for number, device in enumerate(topology.forwarding):
@@ -99,7 +110,8 @@ def topology_picture(topology: Topology, values: Floats, shades: Shades, npus_of
     for kind, (shape, shapes, devices) in _LOOKS.items():
         if kinds[kind]:
             marks.append(Mark(shape, f"{shapes}: {devices}", _OTHER, _EDGE, np.array(kinds[kind])))
-    return TopologyPicture(layout(topology), topology.link_src, topology.link_dst, values, shades, tuple(marks))
+    whole = with_failed_links(topology) if npus_of_each == 1 else topology
+    return TopologyPicture(layout(whole), whole.link_src, whole.link_dst, values, shades, tuple(marks))
 
 
 def bandwidth_shades(topology: Topology) -> Shades:

@@ -10,6 +10,7 @@ import io
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +22,31 @@ from playwright.sync_api import sync_playwright
 from astra_tacos.cli.main import cli
 
 HERE = Path(__file__).parents[1]
-SECTIONS = {
-    "synthesis": ("run", "network", "timeline"),
-    "plan": ("planned", "summary", "ranks"),
-    "sweep": ("split", "front", "heatmap"),
+FIGURES = {
+    "synthesis": ("run", "topology", "links-over-time"),
+    "plan": ("planned", "over-time", "timeline"),
+    "sweep": ("split", "front-chart", "heat-chart"),
 }
-"""By picture: the page, and the first and the last section that is seen."""
-WIDTH, MOST_HEIGHT = 1160, 1550
+"""By picture: the page, and its figures that are seen, one above the other."""
+WIDTH = 640
+"""A page as narrow as this can be read where the picture is shrunk to a phone's width."""
 PHONE = {"width": 390, "height": 844}
 CHUNK = "77"
 
 
-def take(page: Any, first: str, last: str) -> Image.Image:
-    """From the top of one section to the end of another."""
+def take(page: Any, figures: Sequence[str]) -> Image.Image:
+    """Figures of a page, one above the other."""
     page.wait_for_selector("html[data-ready]")
-    if first == "network":
+    if page.locator("#chunk input").count():
         page.locator("#chunk input").fill(CHUNK)
         page.locator("#chunk input").press("Enter")
-    page.add_style_tag(content="nav.contents { display: none }")
-    page.evaluate("scrollTo(0, 0)")
+    page.add_style_tag(content="nav.contents, .figure details { display: none }")
     page.wait_for_timeout(1000)
-    boxes = [page.locator(f"section#{name}").bounding_box() for name in (first, last)]
-    top, end = boxes[0]["y"], boxes[1]["y"] + boxes[1]["height"]
-    clip = {"x": 0, "y": top, "width": WIDTH, "height": min(end - top, MOST_HEIGHT)}
-    return Image.open(io.BytesIO(page.screenshot(full_page=True, clip=clip)))
+    shots = [Image.open(io.BytesIO(page.locator(f"#{name}").screenshot())).convert("RGB") for name in figures]
+    stacked = Image.new("RGB", (max(shot.width for shot in shots), sum(shot.height for shot in shots)), "white")
+    for number, shot in enumerate(shots):
+        stacked.paste(shot, (0, sum(above.height for above in shots[:number])))
+    return stacked
 
 
 def main() -> None:
@@ -58,11 +60,10 @@ def main() -> None:
                 if "DIR" not in arguments:
                     CliRunner().invoke(cli, arguments, catch_exceptions=False)
         chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        for picture, (report, first, last) in SECTIONS.items():
-            page = chromium.new_page(viewport={"width": WIDTH, "height": 900})
+        for picture, (report, *figures) in FIGURES.items():
+            page = chromium.new_page(viewport={"width": WIDTH, "height": 900}, device_scale_factor=2)
             page.goto((folder / f"{report}.html").as_uri())
-            shot = take(page, first, last).convert("RGB")
-            shot.save(HERE / "images" / f"report_{picture}.png", optimize=True)
+            take(page, figures).save(HERE / "images" / f"report_{picture}.png", optimize=True)
         page = chromium.new_page(viewport=PHONE, device_scale_factor=2, is_mobile=True)
         page.goto((folder / "planned.html").as_uri())
         page.wait_for_selector("html[data-ready]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -32,7 +33,7 @@ PLAN = {
             tried("split,priority", "split", "priority", end_ns=82),
             tried("fuse,priority", "fuse", "priority", end_ns=80, exposed_ns=5),
         ],
-        "layers": [{"collective": "grad <b>", "exposed_as_is_ns": 30, "exposed_after_ns": 5}],
+        "layers": [{"collective": "one", "kind": "grad <b>", "exposed_as_is_ns": 30, "exposed_after_ns": 5}],
     }
 }
 
@@ -71,3 +72,25 @@ def test_the_section_shows_policies_and_collectives():
     section = schedule_section(PLAN)
     assert "<b>fuse,<wbr>priority</b>" in section.html and "grad &lt;b&gt;" in section.html
     assert section.html.count("<svg") == 5 + 2
+
+
+def layer(name, kind, before, after):
+    return {"collective": name, "kind": kind, "exposed_as_is_ns": before, "exposed_after_ns": after}
+
+
+def test_exposed_communication_is_grouped_by_kind():
+    """Every nanosecond of every collective is in one of at most twelve bars."""
+    names = ["all-reduce", "all-gather", "all-to-all", "broadcast", "reduce", "reduce-scatter", "gather", "scatter"]
+    layers = [layer(f"{kind} {which}", kind, 1000 >> at, 500 >> at) for at, kind in enumerate(names) for which in range(30)]
+    bars = schedule_section({"schedule": PLAN["schedule"] | {"layers": layers}}).html.split("<h3>")[1]
+    assert bars.count("<svg") == 12
+    rows = re.findall(r'<td class="wrap">(.*?)</td>.*?<td>([\d,]+)</td><td>([\d,]+)</td>', bars)
+    assert [name for name, _, _ in rows] == [f"{kind} (30)" for kind in names[:5]] + ["other kinds (90)"]
+    for which, time in ((1, "exposed_as_is_ns"), (2, "exposed_after_ns")):
+        assert sum(int(row[which].replace(",", "")) for row in rows) == sum(one[time] for one in layers)
+
+
+def test_policies_have_twelve_bars_at_most():
+    many = [tried(f"fuse{which}", f"fuse{which}", end_ns=90 + which) for which in range(20)]
+    plan = PLAN["schedule"] | {"tried": [*PLAN["schedule"]["tried"], *many], "layers": []}
+    assert schedule_section({"schedule": plan}).html.count("<svg") == 12

@@ -169,6 +169,9 @@ def test_cells_are_the_naive_groups(running, real):
 def test_lines_are_the_best_of_each_place_under_the_bound(running, real):
     rows = [row for row in rows_of(real_sweep()) if row["status"] == "ok"]
     with opened(running, real) as page:
+        assert list(read_csv(page, "#lines-chart")[0])[:2] == ["synthesizer", "b0"]  # the axis with the most values is across
+        choose(page, "lines", "across", "size_bytes")
+        choose(page, "lines", "up", "bus_bandwidth_gbps")
         found = read_csv(page, "#lines-chart")
     lines = {(row["synthesizer"], int(row["size (bytes)"])): float(row["bus bandwidth (GB/s)"]) for row in found}
     for name in {row["synthesizer"] for row in rows}:
@@ -298,6 +301,7 @@ def test_series_have_the_same_colours_as_in_a_figure(running, real, by):
     lines = [line for axes in drawn_figure(draw_sweep, table, choice).axes for line in axes.get_lines()]
     in_figure = {line.get_label(): line.get_color() for line in lines}
     with opened(running, real) as page:
+        choose(page, "lines", "across", "size_bytes")
         choose(page, "lines", "up", "time_ns")
         choose(page, "lines", "a line for each", by)
         plot = "document.querySelector('#lines-chart .js-plotly-plot').data"

@@ -18,7 +18,7 @@ from astra_tacos import ConfigError
 from astra_tacos.report.figure.sweep_axis import scale_of
 from astra_tacos.report.figure.sweep_plot import draw_sweep
 from astra_tacos.report.style import WIDTHS, look_of, save_figure
-from astra_tacos.report.sweep_choice import KINDS, choose, describe_reduction, measure, representative
+from astra_tacos.report.sweep_choice import KINDS, choose, describe_reduction, filtered, measure, representative
 from astra_tacos.report.sweep_columns import SweepColumns
 
 SIZES = tuple(1 << power for power in (16, 20, 24, 28))
@@ -183,6 +183,27 @@ def test_what_was_reduced_is_said():
     assert describe_reduction(made, [first, [1]], -1) == "best over seed (up to 3 points each)"
     assert describe_reduction(made, [[0], [1]], -1) == ""
     assert describe_reduction(made, [[0, 1]], 0) == "median over cost (up to 2 points each)"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "costs", "x"), [(4, 3, "size_bytes"), (2, 5, "cost"), (4, 4, "size_bytes"), (8, 20, "size_bytes")]
+)
+def test_the_longest_axis_is_across(sizes, costs, x):
+    """Random draws are no axis, and sizes that would be too many panels are one."""
+    made = table(
+        sizes=[1 << (16 + power) for power in range(sizes)], costs=[100.0 + cost for cost in range(costs)], seeds=range(9)
+    )
+    assert choose(made, "lines").x == x
+    heat = choose(made, "heatmap")
+    assert (heat.x, heat.y) == (x, "cost" if x == "size_bytes" else "size_bytes")
+
+
+def test_what_is_constant_is_said():
+    made = table(seeds=(5,), costs=(100.0,))
+    assert "constant: seed 5, cost 100" in note_of(drawn(draw_sweep, made, choose(made)))
+    assert "constant" not in note_of(drawn(draw_sweep, table(), choose(table())))
+    one = filtered(table(), "synthesizer == 'tacos'")
+    assert "constant: synthesizer tacos" in note_of(drawn(draw_sweep, one, choose(one, "lines", by="cost")))
 
 
 def test_what_suits_a_sweep_is_drawn_by_default():

@@ -270,6 +270,19 @@ def test_page_and_figure_draw_the_same_network(running, tmp_path):
         assert page.evaluate("[0, 1].map((share) => AT.between(AT.data.picture.shades.colours, share))") == ends
 
 
+def test_failed_links_are_dashed_on_the_page(running, tmp_path):
+    rows = (("Ring", 4, 50.0, 500.0), ("Ring", 3, 50.0, 500.0))
+    for failed in ((), ((0, 1), (3, 0))):
+        of = schedule(topology(*rows, failed_links=failed), "all-gather", chunks=1)
+        with opened(running, page_of(of, tmp_path / "page.html")) as page:
+            drawn = page.locator("#topology path.failed")
+            assert drawn.count() == bool(failed)
+            assert ("failed links" in page.locator("#topology .key").inner_text()) == bool(failed)
+            if failed:
+                assert drawn.get_attribute("d").count("M") == 2
+                assert drawn.get_attribute("stroke-dasharray")
+
+
 @pytest.mark.parametrize("collective", ["reduce-scatter", "all-gather", "all-reduce"])
 def test_timelines_of_page_and_figure_name_the_same_kinds_and_links(running, tmp_path, collective):
     of = schedule(topology(*SWITCH), collective)

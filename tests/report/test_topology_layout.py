@@ -21,25 +21,37 @@ LARGE = {
 }
 
 
-FLAT = ("dragonfly", "hxmesh", "mi250")
-"""Kinds with links between devices of one layer, which are drawn by distance."""
 FABRIC_KINDS = sorted(KINDS)
+
+
+def curves(topology, drawn):
+    return drawn.curves(topology.link_src, topology.link_dst)
+
+
+def is_straight(lines):
+    """bool[num_links]: whether the points of both halves lie on the line between the ends, one after another."""
+    points = lines.reshape(len(lines), -1, 2)
+    way = points[:, -1:] - points[:, :1]
+    along = ((points - points[:, :1]) * way).sum(axis=2) / (way**2).sum(axis=2)
+    is_beside = np.abs(points - points[:, :1] - along[..., None] * way).max(axis=(1, 2)) > 1e-9
+    return ~is_beside & (np.diff(along) > -1e-9).all(axis=1)
 
 
 def check(topology):
     drawn = layout(topology)
     assert drawn.positions.shape == (topology.num_devices, 2)
-    assert drawn.controls.shape == (topology.num_links, 2)
+    assert drawn.sender_half.shape == drawn.receiver_half.shape == (topology.num_links, 4)
     assert drawn.positions.min() >= 0 and drawn.positions.max() <= 1
-    lines = drawn.curves(topology, np.arange(topology.num_links))
+    lines = curves(topology, drawn)
     assert lines.min() >= 0 and lines.max() <= 1
-    assert np.allclose(lines[:, 0], drawn.positions[topology.link_src])
-    assert np.allclose(lines[:, -1], drawn.positions[topology.link_dst])
+    assert np.allclose(lines[:, 0, 0], drawn.positions[topology.link_src])
+    assert np.allclose(lines[:, 1, -1], drawn.positions[topology.link_dst])
     assert len(np.unique(np.round(drawn.positions, 7), axis=0)) == topology.num_devices
     assert drawn.spacing > 0
     again = layout(topology)
     assert again.positions.tobytes() == drawn.positions.tobytes()
-    assert again.controls.tobytes() == drawn.controls.tobytes()
+    assert again.sender_half.tobytes() == drawn.sender_half.tobytes()
+    assert again.receiver_half.tobytes() == drawn.receiver_half.tobytes()
 
 
 @given(networks.topologies())
@@ -70,39 +82,70 @@ def test_a_ring_is_a_circle():
     assert np.allclose(turns, 2 * np.pi / 8)
 
 
-def test_a_torus_is_a_grid_with_arcs():
+def test_a_torus_is_a_grid_with_half_arcs_at_its_borders():
     topology = networks.topology(("Ring", 8, *B), ("Ring", 6, *B))
     drawn = layout(topology)
     x, y = (np.unique(np.round(drawn.positions[:, axis], 9)) for axis in (0, 1))
     assert (len(x), len(y)) == (8, 6)
     assert np.allclose(np.diff(x), drawn.spacing) and np.allclose(np.diff(y), drawn.spacing)
-    ends = drawn.positions[topology.link_src], drawn.positions[topology.link_dst]
-    is_long = np.hypot(*(ends[0] - ends[1]).T) > 1.5 * drawn.spacing
-    is_bent = np.hypot(*(drawn.controls - (ends[0] + ends[1]) / 2).T) > 1e-6
-    assert np.array_equal(is_long, is_bent)
-    assert is_long.sum() == 2 * (8 + 6)
+    lines = curves(topology, drawn)
+    is_around = (
+        np.linalg.norm(np.subtract(*drawn.positions[[topology.link_src, topology.link_dst]]), axis=1) > 1.5 * drawn.spacing
+    )
+    assert is_around.sum() == 2 * (8 + 6)
+    assert np.array_equal(is_straight(lines), ~is_around)
+    halves = lines[is_around]
+    low, high = (np.array([f(x), f(y)]) for f in (np.min, np.max))
+    outside = np.maximum(low - halves, halves - high).max(axis=-1)
+    assert (outside > -1e-9).all() and (outside < drawn.spacing).all()  # never across the grid
+    assert (outside[:, 0, -1] > 0.2 * drawn.spacing).all() and (outside[:, 1, 0] > 0.2 * drawn.spacing).all()
+    assert np.allclose(np.linalg.norm(np.diff(halves, axis=2), axis=3).sum(axis=2), drawn.spacing * 0.64, rtol=0.2)
 
 
 def test_no_straight_link_of_a_grid_runs_through_a_device():
     for dimensions in (networks.TORUS, networks.MESH, (("Ring", 5, *B),) * 3):
         topology = networks.topology(*dimensions)
         drawn = layout(topology)
-        inner = drawn.curves(topology, np.arange(topology.num_links), 64)[:, 8:-8]
+        lines = drawn.curves(topology.link_src, topology.link_dst, 32)
+        inner = np.concatenate((lines[:, 0, 8:], lines[:, 1, :-8]), axis=1)
         away = np.hypot(*(inner[:, :, None, :] - drawn.positions[None, None, :, :]).transpose(3, 0, 1, 2))
         assert away.min() > 0.02 * drawn.spacing
 
 
-def test_clusters_stand_around_their_switches():
-    topology = networks.topology(*networks.HIERARCHY)
+NESTED = {
+    "switch": (("Switch", 6, *B),),
+    "switches": (("Switch", 8, *B), ("Switch", 4, *B)),
+    "three": (("Switch", 4, *B), ("Switch", 3, *B), ("Switch", 2, *B)),
+    "hierarchy": networks.HIERARCHY,
+    "rings": (("Ring", 4, *B), ("Switch", 6, *B)),
+    "full": (("FullyConnected", 4, *B), ("Switch", 5, *B)),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_switches_have_layers_of_their_own_and_straight_spokes(name):
+    topology = networks.topology(*NESTED[name])
     drawn = layout(topology)
-    clusters = drawn.positions[:64].reshape(8, 8, 2)
-    within = np.hypot(*(clusters - clusters.mean(axis=1, keepdims=True)).transpose(2, 0, 1)).max()
-    centres = clusters.mean(axis=1)
-    between = np.hypot(*(centres[:, None] - centres[None]).transpose(2, 0, 1))
-    assert between[~np.eye(8, dtype=bool)].min() > 2 * within
-    switches = drawn.positions[64:]
-    assert len(switches) == 8
-    assert np.hypot(*(switches - 0.5).T).max() < np.hypot(*(drawn.positions[:64] - 0.5).T).min()
+    npus, switches = drawn.positions[: topology.num_npus], drawn.positions[topology.num_npus :]
+    layers = []
+    for index, dimension in enumerate(topology.dimensions):
+        spokes = topology.link_dimension == index
+        own = np.unique(topology.link_dst[spokes & (topology.link_dst >= topology.num_npus)]) - topology.num_npus
+        if dimension.block == "Switch":
+            assert is_straight(curves(topology, drawn))[spokes].all()
+            assert np.ptp(switches[own, 1]) < 1e-9
+            layers.append(switches[own[0], 1])
+    assert layers[-1] > npus[:, 1].max()
+    assert len(np.unique(np.round(layers, 9))) == len(layers)
+    assert all(y > npus[:, 1].max() or y < npus[:, 1].min() for y in layers)
+
+
+def test_the_members_of_a_switch_stand_side_by_side():
+    topology = networks.topology(*networks.HIERARCHY)
+    clusters = layout(topology).positions[:64].reshape(8, 8, 2)
+    edges = np.stack((clusters[..., 0].min(axis=1), clusters[..., 0].max(axis=1)))
+    assert (edges[0, 1:] > edges[1, :-1]).all()
+    assert np.ptp(clusters.mean(axis=1)[:, 1]) < 1e-9
 
 
 def test_neighbours_in_a_graph_are_near_one_another():
@@ -121,17 +164,17 @@ def test_devices_of_fabrics_have_places_of_their_own(topology):
 
 
 @pytest.mark.parametrize("kind", FABRIC_KINDS)
-def test_fabrics_without_links_inside_layers_are_drawn_in_layers(kind):
+def test_fabrics_are_drawn_in_layers(kind):
     topology = build_topology(make_fabric(kind), may_forward=True)
     check(topology)
-    heights = np.round(layout(topology).positions[:, 1], 9)
-    ends = heights[topology.link_src], heights[topology.link_dst]
-    if kind in FLAT:
-        assert len(np.unique(heights)) > 6
-    else:
-        assert np.ptp(heights[: topology.num_endpoints]) == 0
-        assert len(np.unique(heights)) <= 4
-        assert len(np.unique(np.abs(ends[0] - ends[1]).round(6))) == 1  # every link leads to the next layer
+    drawn = layout(topology)
+    heights = np.round(drawn.positions[:, 1], 9)
+    assert np.ptp(heights[: topology.num_endpoints]) == 0
+    assert heights[0] not in heights[topology.num_endpoints :]
+    assert len(np.unique(heights)) <= 4
+    apart = np.abs(heights[topology.link_src] - heights[topology.link_dst]).round(6)
+    assert len(np.unique(apart[apart > 0])) == 1  # every other link leads to the next layer
+    assert np.array_equal(is_straight(curves(topology, drawn)), apart > 0)
 
 
 def test_the_switches_of_nodes_are_below_and_what_joins_nodes_above():

@@ -10,6 +10,7 @@ import pytest
 from helpers import networks
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
 
 from astra_tacos import LinkSpec, all_reduce, build_topology, synthesize
 from astra_tacos.network.fabric.kinds import make_fabric
@@ -30,8 +31,12 @@ LARGE = {
 
 
 def links_of(figure):
-    (lines,) = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
+    (lines,) = [c for c in figure.axes[0].collections if isinstance(c, LineCollection) and c.get_array() is not None]
     return lines
+
+
+def failed_of(figure):
+    return [c for c in figure.axes[0].collections if isinstance(c, LineCollection) and c.get_array() is None]
 
 
 def texts_of(figure):
@@ -63,6 +68,36 @@ def test_curves_lead_from_device_to_device():
     for segment, link in zip(lines.get_segments(), order, strict=True):
         ends = places.positions[[topology.link_src[link], topology.link_dst[link]]]
         assert np.abs(segment[[0, -1]] - ends).max() < 0.3 * places.spacing
+
+
+FAILED = ((0, 1), (1, 0), (5, 0), (7, 13))
+
+
+@pytest.mark.parametrize("blocks", [(("Ring", 6, *B), ("Ring", 5, *B)), (("Mesh", 6, *B), ("Switch", 5, *B))])
+def test_failed_links_are_dashed_and_red(blocks):
+    whole = networks.topology(*blocks)
+    there = set(zip(whole.link_src.tolist(), whole.link_dst.tolist(), strict=True))
+    gone = [pair for pair in (*FAILED, (8, whole.num_npus)) if pair in there]
+    topology = networks.topology(*blocks, failed_links=tuple(gone))
+    figure, places = drawn(draw_topology, topology), layout(whole)
+    assert len(links_of(figure).get_segments()) == whole.num_links - len(gone)
+    (lines,) = failed_of(figure)
+    assert {to_hex(colour) for colour in lines.get_edgecolor()} == {"#cc3311"}
+    assert all(dashes for _, dashes in lines.get_linestyle())
+    ends = sorted(
+        np.abs(places.positions[:, None] - segment[[0, -1]]).sum(axis=2).argmin(axis=0).tolist()
+        for segment in lines.get_segments()
+    )
+    assert ends == sorted(map(list, gone))
+    assert f"failed links: {len(gone)} (dashed)" in texts_of(figure)
+    assert not failed_of(drawn(draw_topology, whole))
+
+
+def test_failed_links_of_a_large_network_are_counted():
+    topology = networks.topology(("Ring", 48, *B), ("Ring", 40, *B), failed_links=((0, 1), (1, 0)))
+    figure = drawn(draw_topology, topology)
+    assert not failed_of(figure)
+    assert "failed links: 2" in texts_of(figure)
 
 
 def test_utilisation_is_that_of_the_sends():

@@ -24,9 +24,10 @@ from astra_tacos.rules.refusal import refuse_left_out
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.run.critical_path import PathSummary, summarize_path
 from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.patterns import COLLECTIVE_NAMES, pattern_name
 from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run
-from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.errors import AstraTacosError, ConfigError, VerificationError
 from astra_tacos.support.rows import Result, Row, Table, notes_of
 
@@ -63,7 +64,7 @@ class ScheduleResult(Result):
         What was tried.
     layers
         Exposed communication of each collective of the run before and after, by name (with ranks, if several groups have one of
-        that name): the mean over its ranks, in ns.
+        that name) and kind, as `all-reduce`: the mean over its ranks, in ns.
     path_as_is, path_after
         The critical paths of both runs, with the collectives that the times are of.
     notes
@@ -86,7 +87,7 @@ class ScheduleResult(Result):
     exposed_after_ns: int
     means_as_is_ns: tuple[int, int]
     tried: tuple[Tried, ...]
-    layers: tuple[tuple[str, int, int], ...]
+    layers: tuple[tuple[str, str, int, int], ...]
     path_as_is: PathSummary
     path_after: PathSummary
     notes: tuple[str, ...]
@@ -136,7 +137,8 @@ class ScheduleResult(Result):
             title = f"policies ({len(shown)} of {len(self.tried)} that were tried; plan.json has all)"
             cells = [(one.name, one.end_ns, f"{self.as_is_ns / (one.end_ns or 1):.3f}") for one in shown]
             tables.append(Table(title, ("policies", "end ns", "speed-up"), cells))
-        exposed = sorted((one for one in self.layers if max(one[1:]) > 0), key=lambda one: -max(one[1:]))[:_MOST_ROWS]
+        exposed = [(name, was, now) for name, _, was, now in self.layers if max(was, now) > 0]
+        exposed = sorted(exposed, key=lambda one: -max(one[1:]))[:_MOST_ROWS]
         if exposed:
             title = "exposed communication by collective (mean of its ranks; the largest)"
             tables.append(Table(title, ("collective", "before ns", "after ns"), exposed))
@@ -169,7 +171,10 @@ class ScheduleResult(Result):
                 }
                 for one in self.tried
             ],
-            "layers": [{"collective": name, "exposed_as_is_ns": was, "exposed_after_ns": now} for name, was, now in self.layers],
+            "layers": [
+                {"collective": name, "kind": kind, "exposed_as_is_ns": was, "exposed_after_ns": now}
+                for name, kind, was, now in self.layers
+            ],
             "critical_path": {"as_is": self.path_as_is.to_json(), "after": self.path_after.to_json()},
             "notes": list(self.notes),
             "before_ns": self.before_ns,
@@ -317,7 +322,7 @@ def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, 
 
 def _layers(
     workload: Workload, before: RunOutcome, run: Run, after: RunOutcome, best: Candidate | None
-) -> tuple[tuple[str, int, int], ...]:
+) -> tuple[tuple[str, str, int, int], ...]:
     """Exposed communication by the collective of the run before, whose parts share what they expose by their bytes."""
     instances = workload.instances
     nodes = instances.nodes
@@ -348,5 +353,9 @@ def _layers(
         for name, members in zip(names, groups, strict=True)
     ]
     count = np.maximum(instances.num_members, 1)
-    pairs = zip(names, (was / count).round().tolist(), (now / count).round().tolist(), strict=True)
-    return tuple((name, int(one), int(other)) for name, one, other in pairs)
+    kinds = (
+        COLLECTIVE_NAMES[CommType(pattern)] if pattern in COLLECTIVE_NAMES else pattern_name(pattern)
+        for pattern in instances.pattern.tolist()
+    )
+    rows = zip(names, kinds, (was / count).round().tolist(), (now / count).round().tolist(), strict=True)
+    return tuple((name, kind, int(one), int(other)) for name, kind, one, other in rows)

@@ -284,7 +284,7 @@ def _label(axes: Axes, choice: Choice, table: SweepColumns, x_values: list[Any],
         spine.set_visible(False)
 
 
-_ROOT = "root"
+_ROOT, _SYNTHESIZER = "root", "synthesizer"
 _COMMON = ("topology", "collective", "size_bytes")
 
 
@@ -328,7 +328,7 @@ def draw_sweep(table: SweepColumns, choice: Choice, width: str = "double", note:
         if panel.task:
             axes.set_title(_task_text(table, panel), fontsize=7.5)
     figure.suptitle(wrapped(_title(table), width), fontsize=8)
-    said = "; ".join(part for part in (reduced, _gaps(table, rows, shown), note) if part)
+    said = "; ".join(part for part in (reduced, _gaps(table, rows, shown), _constant(table), note) if part)
     said = wrapped(said, width, 8 / 7)
     if handles:
         label = measure(table, choice.by).label if choice.by else ""
@@ -356,6 +356,18 @@ def _title(table: SweepColumns) -> str:
         if len(values) == 1 and None not in values:
             facts.append(texts(list(values), measure(table, name))[0])
     return ": ".join(part for part in (table.name, ", ".join(facts)) if part)
+
+
+def _constant(table: SweepColumns) -> str:
+    """A text that names the synthesizer and the axes whose value all points share, but for those in the title."""
+    facts = []
+    for name in dict.fromkeys((_SYNTHESIZER, *table.axes)):
+        first, *others = table.columns.get(name, [None])
+        if name not in _COMMON and not (
+            first is None or isinstance(first, (list, tuple)) or any(other != first for other in others)
+        ):
+            facts.append(f"{measure(table, name).label} {texts([first], measure(table, name))[0]}")
+    return f"constant: {', '.join(facts)}" if facts else ""
 
 
 def _task_text(table: SweepColumns, panel: Panel) -> str:

@@ -129,7 +129,9 @@ def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0
     figure.colorbar(ScalarMappable(shades, colours), ax=axes, label=f"{when} ({unit})", shrink=0.75, aspect=30)
     handles: list[Any] = [Line2D([], [], color="#cc3311", marker="*", linestyle="none", label="NPU 0")]
     for index, each in enumerate(task.dimensions):
-        handles.append(Line2D([], [], color=SERIES_STYLES[index % len(SERIES_STYLES)][0], label=f"{each.block} {each.size}"))
+        handles.append(
+            Line2D([], [], color=SERIES_STYLES[index % len(SERIES_STYLES)][0], label=f"{index}: {each.block} {each.size}")
+        )
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
     what = f"{_title(schedule)}\nchunk {chunk} of NPU 0 and its {len(own):,} sends, which translations move to all other NPUs"
     figure.suptitle(wrapped(what, width, 0.8 if width == "double" else 1.0), fontsize=8)

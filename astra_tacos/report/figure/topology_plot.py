@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from astra_tacos.network.composition import with_failed_links
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.style import WIDTH_INCHES, shape_text, wrapped
 from astra_tacos.report.topology_groups import Grouped, group
@@ -33,6 +34,8 @@ _BAR_INCHES = 0.09
 _WIDEST_POINTS, _THINNEST_POINTS = 2.2, 0.15
 _MOST_INK = 0.35
 """Share of the drawing that links may cover."""
+_FAILED_POINTS = 0.8
+_DASHES = (0, (3, 1.5))
 _LABEL_POINTS = 5.0
 """Diameter of a device in points, per digit, from which on its number fits into it."""
 
@@ -142,7 +145,7 @@ def _widths(topology: Topology, drawn: Layout, lines: Floats, point: float) -> F
     """Line widths in points, float64[num_links]: smaller the more links there are, and for outer dimensions (long links)."""
     outer = np.maximum(topology.link_dimension.astype(np.float64), 0)
     widths = min(_WIDEST_POINTS, 0.09 * drawn.spacing / point) * 0.75**outer
-    lengths = np.linalg.norm(np.diff(lines, axis=1), axis=2).sum(axis=1) / point
+    lengths = np.linalg.norm(np.diff(lines, axis=2), axis=3).sum(axis=(1, 2)) / point
     area = float(np.prod(np.maximum(drawn.size, 0.1))) / point**2
     ink = float((lengths * widths).sum()) / area
     return np.maximum(widths * min(1.0, _MOST_INK / ink), _THINNEST_POINTS)
@@ -152,23 +155,36 @@ def _add_links(axes: Axes, topology: Topology, picture: TopologyPicture, point: 
     """Draw one curve per link; the two directions between a pair of devices run side by side, each on its right."""
     from matplotlib.collections import LineCollection
 
-    lines = picture.layout.curves(topology, np.arange(topology.num_links))
-    widths = _widths(topology, picture.layout, lines, point)
+    lines = picture.layout.curves(picture.src, picture.dst)
+    widths = _widths(topology, picture.layout, lines[: topology.num_links], point)
+    widths = np.append(widths, np.full(picture.num_failed, np.median(widths)))
     back = set(zip(picture.dst.tolist(), picture.src.tolist(), strict=True))
     ends = zip(picture.src.tolist(), picture.dst.tolist(), strict=True)
     is_paired = np.array([pair in back for pair in ends])
-    along = np.gradient(lines, axis=1)
+    along = np.gradient(lines, axis=2)
     right = np.stack((along[..., 1], -along[..., 0]), axis=-1)
     right /= np.maximum(np.linalg.norm(right, axis=-1, keepdims=True), 1e-300)
-    lines = lines + right * (np.where(is_paired, 0.62 * widths, 0.0) * point)[:, None, None]
+    lines = lines + right * (np.where(is_paired, 0.62 * widths, 0.0) * point)[:, None, None, None]
     order = np.argsort(picture.values, kind="stable")  # the busiest or fastest links are drawn last, on top
-    middle = (lines[:, 0] + lines[:, -1]) / 2
-    is_straight = np.abs(lines[:, lines.shape[1] // 2] - middle).max(axis=1) < 1e-9
-    paths = [lines[link, [0, -1]] if is_straight[link] else lines[link] for link in order.tolist()]
+    paths = [_path(lines[link]) for link in order.tolist()]
+    failed = [_path(lines[link]) for link in range(len(order), len(lines))]
+    if failed:
+        style: dict[str, Any] = {"colors": picture.failed_colour, "linestyles": [_DASHES], "zorder": 2.5, "capstyle": "butt"}
+        axes.add_collection(LineCollection(failed, linewidths=max(float(widths[-1]), _FAILED_POINTS), **style))
     collection = LineCollection(paths, linewidths=widths[order], zorder=2, capstyle="butt")
     collection.set_array(picture.values[order])
     axes.add_collection(collection)
     return collection
+
+
+def _path(halves: Floats) -> Floats:
+    """The points of a link, float64[n, 2], from those of its halves: the two ends if it is straight, NaN between half arcs."""
+    src, inner, other, dst = halves[0, 0], halves[0, -1], halves[1, 0], halves[1, -1]
+    if np.abs(inner - other).max() > 1e-9:
+        return np.concatenate((halves[0], np.full((1, 2), np.nan), halves[1]))
+    if np.abs(inner - (src + dst) / 2).max() < 1e-9:
+        return halves[[0, 1], [0, -1]]
+    return halves.reshape(-1, 2)
 
 
 def _add_devices(axes: Axes, picture: TopologyPicture, are_numbered: bool, point: float) -> None:
@@ -202,6 +218,8 @@ def _notes(topology: Topology, grouped: Grouped, picture: TopologyPicture, busy:
     if not topology.dimensions and busy is not None:
         notes.append(f"{topology.num_links:,} links, {float(np.mean(busy)):.0%} busy")
     notes.append("; ".join(mark.text for mark in picture.marks))
+    if failed := with_failed_links(topology).num_links - topology.num_links:
+        notes.append(f"failed links: {failed:,}{' (dashed)' if picture.num_failed else ''}")
     if grouped.is_merged:
         notes.append(f"lines: means of up to {grouped.links_of_each:,} links")
         notes.append(f"{np.count_nonzero(grouped.link < 0):,} of {topology.num_links:,} links inside groups")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from astra_tacos.report.html.page import Section, counted, escape
@@ -12,8 +12,9 @@ from astra_tacos.run.critical_path import PathSummary, critical_path, describe_k
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
 from astra_tacos.support.units import format_time
 
-_MOST_POLICIES = 16
-_MOST_LAYERS = 24
+_MOST_POLICIES = 12
+_MOST_KINDS = 6
+"""Kinds of collectives with two bars each, before and after."""
 _WIDTH = 400
 
 
@@ -34,22 +35,41 @@ def schedule_section(result: Mapping[str, Any]) -> Section | None:
         "<tr><th>policies</th><th>compute, exposed communication, idle</th><th>end, ns</th><th>exposed, ns</th><th>gain</th></tr>"
     )
     body = _scrolled(header + bars)
-    layers = sorted(found["layers"], key=lambda one: -max(one["exposed_as_is_ns"], one["exposed_after_ns"]))[:_MOST_LAYERS]
-    most = max((max(one["exposed_as_is_ns"], one["exposed_after_ns"]) for one in layers), default=0)
+    kinds = _exposed_by_kind(found["layers"])
+    most = max((max(before, after) for _, before, after in kinds), default=0)
     if most:
         lines = "".join(
-            f'<tr><td class="wrap">{_breakable(one["collective"])}</td>'
-            f"<td>{_bar((0, one['exposed_as_is_ns'], 0), most)}<br>{_bar((0, one['exposed_after_ns'], 0), most)}</td>"
-            f"<td>{one['exposed_as_is_ns']:,}</td><td>{one['exposed_after_ns']:,}</td></tr>"
-            for one in layers
+            f'<tr><td class="wrap">{escape(kind)}</td>'
+            f"<td>{_bar((0, before, 0), most)}<br>{_bar((0, after, 0), most)}</td><td>{before:,}</td><td>{after:,}</td></tr>"
+            for kind, before, after in kinds
         )
-        header = "<tr><th>collective</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
-        body += f"<h3>Exposed communication by collective</h3>{_scrolled(header + lines)}"
+        header = "<tr><th>collectives</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
+        body += f"<h3>Exposed communication by kind of collective</h3>{_scrolled(header + lines)}"
     says = (
         f"Replayed with {found['collectives']} collectives: {counted(len(found['tried']), 'combination')}. Shown are each policy "
-        "alone with its best options, and in bold what was written. Times are means over ranks."
+        "alone with its best options, and in bold what was written. Times are means over ranks. Those of a kind are sums over "
+        "its collectives, whose number is in parentheses."
     )
     return Section("schedule", "Schedule of communication", body, says)
+
+
+def _exposed_by_kind(layers: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
+    """Kinds with their numbers of collectives, and what these expose before and after, in ns: the most first, the rest as one."""
+    of_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for layer in layers:
+        of_kind.setdefault(layer.get("kind", "collectives"), []).append(layer)
+    times = ("exposed_as_is_ns", "exposed_after_ns")
+
+    def sums(kinds: Sequence[str]) -> tuple[int, int]:
+        before, after = (sum(layer[time] for kind in kinds for layer in of_kind[kind]) for time in times)
+        return before, after
+
+    ranked = sorted(of_kind, key=lambda kind: -max(sums([kind])))
+    groups = [[kind] for kind in ranked]
+    if len(groups) > _MOST_KINDS:
+        groups[_MOST_KINDS - 1 :] = [ranked[_MOST_KINDS - 1 :]]
+    named = ((group[0] if len(group) == 1 else "other kinds", group) for group in groups)
+    return [(f"{name} ({sum(len(of_kind[kind]) for kind in group):,})", *sums(group)) for name, group in named]
 
 
 def _breakable(name: str) -> str:

@@ -165,8 +165,10 @@ Object.assign(AT.sweep, {
       const across = model.columns.filter(({ name, role, distinct }) => name !== "point" && role !== "result" && distinct.length > 1);
       const figures = AT.sweep.figures(model).filter(({ role }) => role === "result");
       if (!figures.length || !(axes.length > 1 || axes.some(({ type }) => type === "number"))) return `Lines need an axis of numbers, or two axes; this sweep has ${axes.length ? `one of names, ${axes[0].label}` : "none that varies"}.`;
-      const numeric = axes.filter(({ type }) => type === "number").sort((a, b) => b.distinct.length - a.distinct.length);
-      const x = panel.column("x", "across", across, ["size_bytes", ...[...numeric, ...axes].map(({ name }) => name)]);
+      const rank = ({ type, role }) => (type === "number") + (type === "number" && role !== "draw");
+      const sizes = across.filter(({ name }) => name === "size_bytes");
+      const longest = [...new Set([...sizes, ...axes])].sort((a, b) => rank(b) - rank(a) || b.distinct.length - a.distinct.length);
+      const x = panel.column("x", "across", across, longest.map(({ name }) => name));
       const y = panel.column("y", "up", figures, x.name === "size_bytes" ? ["bus_bandwidth_gbps", "speed_up", "time_ns"] : ["time_ns"]);
       const texts = axes.filter(({ type }) => type === "text");
       const by = panel.column("by", "a line for each", AT.sweep.series(model).filter((column) => column !== x), ["synthesizer", ...[...texts, ...axes].map(({ name }) => name)], "none");

@@ -4,7 +4,7 @@
  *     ->  {light(hops, holders), npu(number or null), link(number or null)}
  *
  * A drawing of a network. Each link is drawn in the half of its curve that begins at its sender, so that both directions show.
- *   picture   what topology_picture.py describes: layout {positions, controls, size, spacing}, src, dst, values, shades, marks
+ *   picture   what topology_picture.py describes: layout {positions, sender_half, receiver_half, size, spacing}, src, dst, values, shades, marks, failed_colour
  *   binding   links to mark
  *   describe  link => text for the line under the picture
  *   onNpu     a device was picked (NPUs only);  onLink  link or null: pointed at
@@ -24,8 +24,8 @@ Object.assign(AT, {
     const live = AT.el("p", { class: "live", "aria-live": "polite" }, "");
     const state = { width: 0, hops: null, holders: new Set(), npu: null, link: null, over: null };
     const marked = new Set(binding);
-    const { layout: { positions, controls, size, spacing }, src, dst, values, shades, marks } = picture;
-    const npus = marks[0].devices.length, devices = positions.length, count = src.length;
+    const { layout: { positions, sender_half: begins, receiver_half: finishes, size, spacing }, src, dst, values, shades, marks } = picture;
+    const npus = marks[0].devices.length, devices = positions.length, count = values.length;
     const place = { x: new Float64Array(devices), y: new Float64Array(devices), radius: 6, height: 0 };
 
     function scale(width) {
@@ -38,21 +38,25 @@ Object.assign(AT, {
       place.radius = Math.min(15, Math.max(2.2, 0.34 * factor * spacing));
     }
 
-    const ends = (link) => {
+    /** The two halves of a link, three points each, from sender to receiver: half arcs at two borders, or one curve. */
+    const halves = (link) => {
       const [s, d] = [src[link], dst[link]];
-      return [[place.x[s], place.y[s]], place.at(controls[link]), [place.x[d], place.y[d]]];
+      const [leave, middle] = [place.at(begins[link].slice(0, 2)), place.at(begins[link].slice(2))];
+      const [enter, other] = [place.at(finishes[link].slice(0, 2)), place.at(finishes[link].slice(2))];
+      return [[[place.x[s], place.y[s]], leave, middle], [other, enter, [place.x[d], place.y[d]]]];
     };
     const mix = (a, b, t) => [a[0] + t * (b[0] - a[0]), a[1] + t * (b[1] - a[1])];
     const pointOf = ([a, c, b], t) => mix(mix(a, c, t), mix(c, b, t), t);
     const text = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
-    /** The first half of a curve, to its middle. */
-    const half = (link) => { const [a, c, b] = ends(link); return `M${text(a)}Q${text(mix(a, c, 0.5))} ${text(pointOf([a, c, b], 0.5))}`; };
+    const pathOf = ([a, c, b]) => `M${text(a)}Q${text(c)} ${text(b)}`;
+    const half = (link) => pathOf(halves(link)[0]);
     const whole = (link, shift = 0) => {
-      const [a, c, b] = ends(link);
+      const [[a, leave, middle], [other, enter, b]] = halves(link);
       const length = Math.hypot(b[0] - a[0], b[1] - a[1]) || 1;
       const [nx, ny] = [(-(b[1] - a[1]) / length) * shift, ((b[0] - a[0]) / length) * shift];
-      const moved = [a, c, b].map(([x, y]) => [x + nx, y + ny]);
-      return { d: `M${text(moved[0])}Q${text(moved[1])} ${text(moved[2])}`, curve: moved };
+      const [first, second] = [[a, leave, middle], [other, enter, b]].map((half) => half.map(([x, y]) => [x + nx, y + ny]));
+      const isOne = Math.hypot(middle[0] - other[0], middle[1] - other[1]) < 0.1;
+      return { d: pathOf(first) + (isOne ? `Q${text(second[1])} ${text(second[2])}` : pathOf(second)), end: second };
     };
 
     function drawLinks(faded) {
@@ -69,6 +73,8 @@ Object.assign(AT, {
         const look = level ? { stroke: AT.between(shades.colours, share), "stroke-width": thinnest + (widest - thinnest) * share } : { stroke: "#9aa5b1", "stroke-width": 0.8, "stroke-dasharray": "3 3" };
         parts.push(AT.svg("path", { d: shapes.join(""), fill: "none", opacity: faded ? 0.18 : 1, ...look }));
       });
+      const failed = Array.from({ length: src.length - count }, (_, at) => half(count + at));
+      if (failed.length) parts.push(AT.svg("path", { d: failed.join(""), fill: "none", stroke: picture.failed_colour, "stroke-width": 1.6, "stroke-dasharray": "4 2", opacity: faded ? 0.18 : 1, class: "failed" }));
       return parts;
     }
 
@@ -76,10 +82,10 @@ Object.assign(AT, {
       const byColour = new Map();
       const heads = new Map();
       for (const { link, colour } of hops) {
-        const { d, curve } = whole(link, 2.4);
+        const { d, end } = whole(link, 2.4);
         if (!byColour.has(colour)) { byColour.set(colour, []); heads.set(colour, []); }
         byColour.get(colour).push(d);
-        const tip = pointOf(curve, 0.62), before = pointOf(curve, 0.54);
+        const tip = pointOf(end, 0.24), before = pointOf(end, 0.08);
         const length = Math.hypot(tip[0] - before[0], tip[1] - before[1]) || 1;
         const [ux, uy] = [(tip[0] - before[0]) / length, (tip[1] - before[1]) / length];
         const size = Math.min(8, Math.max(5, place.radius * 0.8));
@@ -133,8 +139,8 @@ Object.assign(AT, {
       let link = null;
       away = 7;
       for (let i = 0; i < count; i += 1) {
-        const curve = ends(i);
-        for (const t of [0.12, 0.2, 0.28, 0.36, 0.44]) {
+        const curve = halves(i)[0];
+        for (const t of [0.24, 0.4, 0.56, 0.72, 0.88]) {
           const [x, y] = pointOf(curve, t);
           const distance = Math.hypot(x - px, y - py);
           if (distance < away) [link, away] = [i, distance];
@@ -161,6 +167,7 @@ Object.assign(AT, {
 
     const key = AT.el("span", { class: "key" }, AT.el("span", {}, `${shades.title}: ${shades.labels[0]} `, AT.el("i", { class: "ramp", style: `background:linear-gradient(to right,${shades.colours.join(",")})` }), shades.labels[shades.labels.length - 1]),
       ...(marks.length > 1 ? [AT.el("span", {}, marks.map(({ text: said }) => said).join("; "))] : []),
+      ...(src.length > count ? [AT.el("span", {}, AT.el("i", { style: `background:${picture.failed_colour}` }), "failed links")] : []),
       ...(marked.size ? [AT.el("span", {}, AT.el("i", { style: `background:${AT.colours.mark};opacity:.55` }), "the bound's links")] : []));
     const frame = AT.figure(element, { name, alt, rows, key, svg: () => new XMLSerializer().serializeToString(svg) });
     frame.body.append(box, live);
