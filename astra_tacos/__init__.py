@@ -47,6 +47,10 @@ _PUBLIC = {
         "synthesize_symmetric": "synthesizer.symmetric.symmetric",
         "SYNTHESIZERS": "synthesizer",
         "Synthesizer": "synthesizer.synthesizer",
+        "register_synthesizer": "synthesizer.registry",
+        "load_plugin": "support.plugins",
+        "compare": "solver.comparison",
+        "Compared": "report.comparison_table",
     },
     "Schedules": {
         "Problem": "schedule.problem",

@@ -27,6 +27,7 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
 from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
+from astra_tacos.report.comparison_table import Compared
 from astra_tacos.rules.rule import Finding
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.compact_run import compact, expand, read_compact
@@ -46,6 +47,7 @@ from astra_tacos.schedule.symmetric_schedule import (
     save_symmetric_schedule,
 )
 from astra_tacos.schedule.timing import Timing, compute_timing
+from astra_tacos.solver.comparison import compare
 from astra_tacos.solver.solution import CompactSolution, Request, Solution
 from astra_tacos.solver.solve import solve, synthesize
 from astra_tacos.support.errors import (
@@ -58,7 +60,9 @@ from astra_tacos.support.errors import (
     SynthesisError,
     VerificationError,
 )
+from astra_tacos.support.plugins import load_plugin
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.registry import register_synthesizer
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 from astra_tacos.synthesizer.symmetric.symmetric import synthesize_symmetric
@@ -93,6 +97,7 @@ __all__ = [
     "CommType",
     "CompactInputs",
     "CompactSolution",
+    "Compared",
     "ConfigError",
     "Device",
     "Dimension",
@@ -151,6 +156,7 @@ __all__ = [
     "certify",
     "chunked_lower_bound",
     "compact",
+    "compare",
     "compute_timing",
     "divide_endpoint",
     "expand",
@@ -160,6 +166,7 @@ __all__ = [
     "gather",
     "generate",
     "lint",
+    "load_plugin",
     "load_schedule",
     "load_symmetric_schedule",
     "lower_bound",
@@ -173,6 +180,7 @@ __all__ = [
     "read_trace",
     "reduce",
     "reduce_scatter",
+    "register_synthesizer",
     "replay",
     "replay_run",
     "replay_trace",

@@ -29,9 +29,8 @@ from astra_tacos.cli.shared.search_options import candidate_option, collective_o
 from astra_tacos.collective import make_collective
 from astra_tacos.report.compare_rows import FILES, ComparisonFiles, comparison_result
 from astra_tacos.report.style import WIDTHS
-from astra_tacos.report.table import few_bytes_text
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
-from astra_tacos.support.units import MAX_SIZE_BYTES, format_size
+from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.synthesizer import auto_synthesizers
 
 if TYPE_CHECKING:
@@ -93,7 +92,6 @@ def compare(
     --output write its data, and a figure for a paper.
     """
     from astra_tacos.network.composition import build_topology
-    from astra_tacos.report.comparison_table import Compared
     from astra_tacos.run.backend import choose_backend
     from astra_tacos.solver.clock import check_clock
     from astra_tacos.solver.comparison import Comparison, mark_best
@@ -123,10 +121,7 @@ def compare(
         more = {"astra_sim_aborts": list(what.astra_sim_aborts), "run_as_bytes": run_as}
         print_json(comparison_result(rows, paths) | more | network.carried_error)
     else:
-        remarks = [f"ASTRA-sim aborts here with its own algorithms: {reason}" for reason in what.astra_sim_aborts]
-        remarks += [f"run as {format_size(run_bytes)}: {few_bytes_text(size)}" for size, run_bytes in run_as.items()]
-        compared = Compared(rows, clock.name, tuple(each.name for each in candidates), tuple(remarks))
-        print_result(compared, verbose=verbose, error=network.error)
+        print_result(what.compared(rows), verbose=verbose, error=network.error)
         for path in paths:
             echo(f"written: {path}")
     if any(row.refusal for row in rows if row.synthesizer in {each.name for each in candidates}):

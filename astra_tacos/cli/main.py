@@ -90,8 +90,26 @@ class _LazyGroup(click.Group):
                 formatter.write_dl(list(commands.items()))
 
 
+def load_plugins(paths: tuple[str, ...]) -> None:
+    """Load what installed packages register, and the files that the user names."""
+    from astra_tacos.support.plugins import load_installed_plugins, load_plugin
+
+    load_installed_plugins()
+    for path in paths:
+        load_plugin(path)
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(package_name="astra-tacos", prog_name="astra-tacos")
+@click.option(
+    "--plugin",
+    multiple=True,
+    metavar="FILE.py",
+    expose_value=False,
+    is_eager=True,
+    callback=lambda _, __, paths: load_plugins(paths),
+    help="Run a file that registers a synthesizer or another part; may be given several times.",
+)
 def cli() -> None:
     """Collective algorithms for ASTRA-sim, synthesized for the network at hand.
 

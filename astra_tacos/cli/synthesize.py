@@ -123,7 +123,7 @@ def synthesize(
         checks=with_checks,
         **asked,
     )
-    solution = solve(request, progress)
+    solution = solve(request, progress=progress)
     result = solution.to_json() | network.carried_error | {"output": None if output is None else str(output)}
     sketch = solution.sketch if isinstance(solution, Solution) else None
     if output is not None:

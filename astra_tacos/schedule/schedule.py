@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from astra_tacos.schedule.timing import Timing
 from astra_tacos.support.arrays import Bools, Ints, Ints32
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.records import freeze
+from astra_tacos.support.rows import data_frame
 from astra_tacos.support.units import NS_PER_US
 
 LinkOrder = Literal["serial", "tokens", "window", "none"]
@@ -80,6 +81,18 @@ class Schedule:
     trip: Ints32 | None = None
     link_order: LinkOrder | None = None
     in_flight: int | None = None
+
+    def to_pandas(self) -> Any:
+        """The sends as a data frame, a row each: chunk, src, dst, bytes, reduces, start_ns, end_ns.
+
+        Raises
+        ------
+        ConfigError
+            If pandas is not installed.
+        """
+        columns = ("chunk", "src", "dst", "bytes", "reduces", "start_ns", "end_ns")
+        arrays = (self.chunk, self.src, self.dst, self.size_bytes, self.reduces, self.start_ns, self.end_ns)
+        return data_frame(columns, zip(*(array.tolist() for array in arrays), strict=True))
 
     @property
     def problem(self) -> Problem:

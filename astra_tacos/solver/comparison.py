@@ -6,23 +6,31 @@ import math
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
 from astra_tacos.collective import make_collective, size_as_run
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.candidate import Candidate
+from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import NATIVE, CompareRow
+from astra_tacos.report.comparison_table import Compared
+from astra_tacos.report.table import few_bytes_text
 from astra_tacos.run.aborts import abort_at_start
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend, Binary
-from astra_tacos.solver.clock import bounds_on, time_on, timed_for
+from astra_tacos.solver.clock import bounds_on, check_clock, time_on, timed_for
 from astra_tacos.solver.clock_figures import figures_on
+from astra_tacos.solver.many_sends import check_sends
 from astra_tacos.solver.native import best_native_time
+from astra_tacos.solver.solution import Request
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
-from astra_tacos.synthesizer import AUTO
+from astra_tacos.support.quoted import quoted
+from astra_tacos.support.units import format_size, parse_size
+from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
 
@@ -81,6 +89,13 @@ class Comparison:
                 yield row
             if self.with_native:
                 yield self._native_row(size)
+
+    def compared(self, rows: list[CompareRow]) -> Compared:
+        """The rows as a result, with what there is to say of them."""
+        remarks = [f"ASTRA-sim aborts here with its own algorithms: {reason}" for reason in self.astra_sim_aborts]
+        run_as = {size: run_bytes for size in self.sizes if (run_bytes := self.size_as_run(size)) != size}
+        remarks += [f"run as {format_size(run_bytes)}: {few_bytes_text(size)}" for size, run_bytes in run_as.items()]
+        return Compared(rows, self.clock.name, tuple(each.name for each in self.candidates), tuple(remarks))
 
     def _blank(self, size: int, name: str) -> CompareRow:
         about = self.topology.name, self.topology.describe_shape(), self.topology.num_endpoints
@@ -174,6 +189,62 @@ def _printed(prints: Iterable[tuple[Binary, int | None]]) -> dict[str, Any]:
         "stock_ns": next((time_ns for binary, time_ns in known if binary.branch is None), None),
         "congested_ns": next((time_ns for binary, time_ns in known if binary.backend.models_congestion), None),
     }
+
+
+def compare(
+    network: NetworkConfig | str | Path,
+    collective: str,
+    sizes: Iterable[int | str],
+    synthesizers: Iterable[str] | None = None,
+    root: int | None = None,
+    **more: Any,
+) -> Compared:
+    """What synthesizers, and ASTRA-sim's own algorithms, take for a collective of some sizes on a network.
+
+    Parameters
+    ----------
+    network
+        The network, or the path of its file.
+    sizes
+        Bytes, or texts such as `64KiB`.
+    synthesizers
+        Their names; None for those that `auto` tries.
+    root
+        Root of a rooted collective; None for NPU 0.
+    **more
+        `backend`, `checks` and fields of `SearchOptions`.
+
+    Returns
+    -------
+    compared
+        Its `by_task` has a row for each size and synthesizer; `to_pandas` gives the table.
+
+    Raises
+    ------
+    ConfigError, SynthesisError
+        If the network, a size or a name is not what it should be.
+    VerificationError
+        If a schedule is illegal.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, compare
+    >>> network = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
+    >>> compared = compare(network, "all-gather", ["64KiB"], ["ring", "direct"])
+    >>> [row.synthesizer for row in compared.by_task]
+    ['ring', 'direct', 'native']
+    """
+    request = Request.of(network, collective, **more)
+    names = tuple(auto_synthesizers() if synthesizers is None else synthesizers)
+    if unknown := [name for name in names if name != AUTO and name not in SYNTHESIZERS]:
+        raise ConfigError(f"synthesizers: found {quoted(unknown[0])}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")
+    in_bytes = tuple(parse_size(size) if isinstance(size, str) else size for size in sizes)
+    check_sends(request.network, collective, replace(request.options, chunks_per_npu=1))
+    topology = build_topology(request.network, may_forward=True)
+    check_clock(topology, request.network, request.clock)
+    asked = topology, collective, root, request.options, in_bytes, names, request.network
+    comparison = Comparison(*asked, clock=request.clock, checks=request.checks)
+    return comparison.compared(mark_best(list(comparison.rows())))
 
 
 def mark_best(rows: list[CompareRow]) -> list[CompareRow]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from astra_tacos.bounds.bound import Bound
 from astra_tacos.bounds.certificate import certify
@@ -15,7 +15,7 @@ from astra_tacos.collective.collective import Collective
 from astra_tacos.export.chakra import order_of_traces
 from astra_tacos.export.exporter import Exported
 from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_run_directory
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.table import Certificate
@@ -30,11 +30,15 @@ from astra_tacos.solver.native import BestNativeTime
 from astra_tacos.solver.sketch_cost import SketchCost
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import replaced_directory, write_json
+from astra_tacos.support.files import replaced_directory, replaced_file, write_json
 from astra_tacos.support.options import check_needs
 from astra_tacos.support.rows import Result, Row
+from astra_tacos.support.units import format_size, parse_size
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +93,39 @@ class Request:
     asked_bytes: int = field(init=False)
     """The size as it was given, where `size_bytes` became a byte for each NPU."""
 
+    @classmethod
+    def of(cls, network: NetworkConfig | str | Path, collective: str, size: int | str = 0, **more: Any) -> Request:
+        """A request in the words of the command line.
+
+        Parameters
+        ----------
+        network
+            The network, or the path of its file.
+        size
+            Bytes, or a text such as `64MiB`.
+        **more
+            Other fields of a request or of its options, such as `synthesizer="tacos"`, `effort="thorough"`,
+            `backend="congestion-unaware"`.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be read, or a field is unknown or not what it should be.
+        """
+        searched = {each.name for each in fields(SearchOptions)} & more.keys()
+        own = {each.name for each in fields(cls) if each.init} - {"network", "collective", "size_bytes"}
+        if unknown := sorted(more.keys() - searched - own):
+            known = ", ".join(sorted({each.name for each in fields(SearchOptions)} | own))
+            raise ConfigError(f"{unknown[0]}: no such field of a request, expected one of {known}")
+        if searched:
+            if "options" in more:
+                raise ConfigError(f"options, {min(searched)}: found both, expected one of them")
+            more["options"] = SearchOptions(**{"chunks_per_npu": "auto"} | {name: more.pop(name) for name in searched})
+        if isinstance(more.get("backend"), str):
+            more["backend"] = choose_backend(more["backend"])
+        read = network if isinstance(network, NetworkConfig) else read_network(Path(network))
+        return cls(read, collective, parse_size(size) if isinstance(size, str) else size, **more)
+
     @property
     def clock(self) -> Backend:
         """The network model that all times of the answer are of."""
@@ -134,6 +171,9 @@ class Request:
         return members
 
 
+_LONGEST_REPR = 300
+
+
 class _Certified(Result):
     """What has a certificate."""
 
@@ -149,8 +189,13 @@ class _Certified(Result):
         """Those of the certificate."""
         return Certificate(self.to_json()).rows()
 
+    def __repr__(self) -> str:
+        figures = self.to_json()
+        what = f"{figures['collective']} of {format_size(figures['size_bytes'])} on {figures['network']}"
+        return f"<{type(self).__name__}: {what}, {figures['time_ns']:,} ns by {figures['synthesizer']}>"[:_LONGEST_REPR]
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Solution(_Certified):
     """A schedule with all its sends.
 
@@ -187,6 +232,65 @@ class Solution(_Certified):
     sketch: SketchCost | None = None
 
     checked: ClassVar[str] = "verified; the replay takes exactly the predicted time"
+
+    @property
+    def time_ns(self) -> float:
+        """Time of the collective on the clock (ns)."""
+        return round(self.timed.time_ns, 3)
+
+    @property
+    def bound_ns(self) -> int | None:
+        """What any algorithm takes at least (ns); None where links carry any number of messages."""
+        return max((bound.time_ns for bound in self.bounds), default=None)
+
+    @property
+    def efficiency(self) -> float | None:
+        """The bound as a share of the time, in 0 to 1; None without a bound."""
+        efficiency: float | None = self._figures["efficiency"]
+        return efficiency
+
+    @property
+    def best_native(self) -> str | None:
+        """The best configuration of ASTRA-sim's own algorithms on the clock, in words; None if there is none."""
+        return None if self.native.best is None else str(self.native.best.configuration)
+
+    @property
+    def best_native_ns(self) -> float | None:
+        """Its time (ns)."""
+        return self.native.time_ns
+
+    def plot(self, width: str = "double") -> Axes:
+        """Draw which link carries what when; needs the extra `plot`.
+
+        Parameters
+        ----------
+        width
+            Width of the figure in columns of a paper: `single` or `double`.
+
+        Returns
+        -------
+        axes
+            Axes of matplotlib; `axes.figure.savefig(...)` writes them.
+        """
+        from astra_tacos.report.figure.timeline_plot import draw_timeline
+
+        return draw_timeline(self.schedule, width).axes[0]
+
+    def report(self, path: str | Path) -> Path:
+        """Write a page (.html) with the network, the links over time and the figures; needs the extra `report`.
+
+        Returns
+        -------
+        path
+            The page.
+        """
+        from astra_tacos.report.html.synthesis import synthesis_page
+
+        note = "'astra-tacos compare' makes a comparison with other algorithms."
+        page = synthesis_page(self.schedule, self.to_json(), None, note)  # type: ignore[arg-type]
+        with replaced_file(Path(path)) as file:
+            file.write_bytes(page)
+        return Path(path)
 
     @cached_property
     def _figures(self) -> dict[str, Any]:
@@ -267,7 +371,7 @@ def _of_last_release(prints: tuple[Printed, ...], timed: ScheduleTime) -> dict[s
     }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CompactSolution(_Certified):
     """A schedule of more sends than can be listed: those of NPU 0's chunks, which stand for all.
 

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from astra_tacos.collective.collective import Collective
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.sketch import under_sketch
 from astra_tacos.network.topology import Topology
 from astra_tacos.replayer.schedule_replay import replay_schedule
@@ -49,15 +51,27 @@ from astra_tacos.verifier.schedule_oracle import check
 from astra_tacos.verifier.symmetric_oracle import check_symmetric
 
 
-def solve(request: Request, progress: Progress = silent) -> Solution | CompactSolution:
-    """The fastest schedule that is found for a request, verified and timed.
+def solve(
+    network: Request | NetworkConfig | str | Path,
+    collective: str | None = None,
+    size: int | str = 0,
+    progress: Progress = silent,
+    **more: Any,
+) -> Solution | CompactSolution:
+    """The fastest schedule that is found for a collective on a network, verified and timed.
 
     Parameters
     ----------
-    request
-        What is asked.
+    network
+        The network, or the path of its file; or a `Request`, which says all.
+    collective
+        Name of the collective, such as `all-reduce`.
+    size
+        Bytes of the collective, or a text such as `64MiB`.
     progress
         Shows what is being done.
+    **more
+        Other fields of `Request` or `SearchOptions`, such as `synthesizer="tacos"` or `backend="congestion-unaware"`.
 
     Returns
     -------
@@ -71,7 +85,27 @@ def solve(request: Request, progress: Progress = silent) -> Solution | CompactSo
         If the request cannot be met.
     VerificationError
         If the oracle rejects the fastest schedule, or its replay takes another time.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, solve
+    >>> network = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
+    >>> solution = solve(network, "all-gather", "64KiB", synthesizer="ring")
+    >>> solution.bound_ns <= solution.time_ns <= solution.best_native_ns
+    True
     """
+    if not isinstance(network, Request):
+        if collective is None:
+            raise ConfigError(
+                "collective: found None, expected a name such as 'all-reduce', or a Request in place of the network"
+            )
+        network = Request.of(network, collective, size, **more)
+    elif collective is not None or more:
+        raise ConfigError("request: found one beside other arguments, expected a Request alone")
+    return _solve(network, progress)
+
+
+def _solve(request: Request, progress: Progress) -> Solution | CompactSolution:
     if _is_compact(request):
         return _solve_compact(request, progress)
     network, checks = request.network, request.checks

@@ -101,7 +101,7 @@ class Table:
         ConfigError
             If pandas is not installed.
         """
-        return _frame(self.columns, self.rows)
+        return data_frame(self.columns, self.rows)
 
 
 class Result(ABC):
@@ -132,7 +132,7 @@ class Result(ABC):
         rows = self.rows()
         if not rows and self.tables():
             return self.tables()[0].to_pandas()
-        return _frame(("name", "value", "unit", "note"), [(row.name, row.value, row.unit, row.note) for row in rows])
+        return data_frame(("name", "value", "unit", "note"), [(row.name, row.value, row.unit, row.note) for row in rows])
 
     def _repr_html_(self) -> str:
         shown = [(row.name, row.figure, row.note) for row in self.rows()]
@@ -170,7 +170,14 @@ def _html(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
 
 
-def _frame(columns: tuple[str, ...], rows: Iterable[tuple[Value, ...]]) -> Any:
+def data_frame(columns: tuple[str, ...], rows: Iterable[tuple[Value, ...]]) -> Any:
+    """A data frame of pandas, a column for each name.
+
+    Raises
+    ------
+    ConfigError
+        If pandas is not installed.
+    """
     try:
         from pandas import DataFrame
     except ImportError:

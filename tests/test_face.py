@@ -1,0 +1,117 @@
+"""Python as a researcher uses it: a path, a name and a text for a size; results that show themselves; own synthesizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers.command import run as command
+
+import astra_tacos as at
+from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.search.search_options import SearchOptions
+
+NETWORK = Path(__file__).parents[1] / "configs/network/torus_4x4.yml"
+PLUGIN = """
+from astra_tacos import SYNTHESIZERS, register_synthesizer
+
+@register_synthesizer("mine", collectives=["all-gather"])
+def mine(problem):
+    return SYNTHESIZERS["ring"].make(problem, 0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _registry():
+    before = dict(SYNTHESIZERS)
+    yield
+    SYNTHESIZERS.clear()
+    SYNTHESIZERS.update(before)
+
+
+def test_a_path_a_name_and_a_text_are_a_request(tmp_path):
+    solution = at.solve(NETWORK, "all-reduce", "64KiB", effort="quick", backend="congestion-aware")
+    options = SearchOptions(effort="quick", chunks_per_npu="auto")
+    same = at.solve(at.Request(at.read_network(NETWORK), "all-reduce", 1 << 16, options=options))
+    assert solution.time_ns == same.time_ns and solution.bound_ns <= solution.time_ns <= solution.best_native_ns
+    assert solution.efficiency == pytest.approx(solution.bound_ns / solution.time_ns, abs=1e-3)
+    assert "ring" in solution.best_native or "direct" in solution.best_native
+    assert len(repr(solution)) <= 300 and "all-reduce of 64 KiB" in repr(solution)
+    assert "<table>" in solution._repr_html_()
+    assert solution.plot().figure is not None
+    assert b"all-reduce" in solution.report(tmp_path / "page.html").read_bytes().lower()
+    assert len(solution.schedule.to_pandas()) == solution.schedule.num_sends
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "message"),
+    [
+        (("no.yml", "all-reduce", "1MiB"), {}, "no.yml: .*"),
+        ((NETWORK,), {}, "collective: found None"),
+        ((NETWORK, "all-reduce", "1 mile"), {}, "size: "),
+        ((NETWORK, "all-reduce", "1MiB"), {"effor": "quick"}, "effor: no such field of a request, expected one of"),
+        ((NETWORK, "all-reduce", "1MiB"), {"seed": 1, "options": SearchOptions()}, "options, seed: found both"),
+    ],
+)
+def test_a_wrong_request_is_one_line(arguments, more, message):
+    with pytest.raises(at.ConfigError, match=message) as error:
+        at.solve(*arguments, **more)
+    assert "\n" not in str(error.value)
+
+
+def test_compare_gives_a_table():
+    compared = at.compare(NETWORK, "all-gather", ["64KiB", 1 << 20], ["ring", "direct"])
+    assert {row.synthesizer for row in compared.by_task} == {"ring", "direct", "native"}
+    assert list(compared.to_pandas()["size"]) == ["64 KiB", "1 MiB"]
+
+
+def test_a_synthesizer_of_ones_own_is_compared_and_solves():
+    @at.register_synthesizer("mine", collectives=["all-gather"])
+    def mine(problem):
+        return SYNTHESIZERS["direct"].make(problem, 0)
+
+    compared = at.compare(NETWORK, "all-gather", ["64KiB"], ["mine", "direct"])
+    times = {row.synthesizer: row.time_ns for row in compared.by_task}
+    assert times["mine"] == times["direct"]
+    assert at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine").time_ns == times["direct"]
+
+
+@pytest.mark.parametrize(
+    ("name", "collectives", "make", "message"),
+    [
+        (
+            "mine",
+            ["all-gather"],
+            lambda seed, problem: None,
+            r"mine: a function of \(seed, problem\), expected one of \(problem\)",
+        ),
+        ("ring", ["all-gather"], lambda problem: None, "'ring' is a synthesizer already"),
+        ("Mine!", ["all-gather"], lambda problem: None, "name: found 'Mine!'"),
+        ("mine", ["gather-all"], lambda problem: None, "collectives: found 'gather-all'"),
+        ("mine", "all-gather", lambda problem: None, "collectives: found 'all-gather', expected a list"),
+    ],
+)
+def test_what_is_registered_is_checked(name, collectives, make, message):
+    with pytest.raises(at.ConfigError, match=message):
+        at.register_synthesizer(name, collectives)(make)
+
+
+def test_what_is_no_schedule_is_refused():
+    at.register_synthesizer("mine", ["all-gather"])(lambda problem: None)
+    with pytest.raises(at.ConfigError, match="mine: returned NoneType, expected a Schedule"):
+        at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine")
+
+
+def test_the_command_line_takes_a_plugin(tmp_path):
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    done = command(
+        *("--plugin", "mine.py", "compare", "--network", str(NETWORK), "--collective", "all-gather", "--sizes", "64KiB"),
+        *("--synthesizers", "mine,ring"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0 and "mine" in done.stdout
+    for text, message in (("import nothing_like_it", "mine.py:1: ModuleNotFoundError"), (None, "mine.py: no such file")):
+        (tmp_path / "mine.py").unlink() if text is None else (tmp_path / "mine.py").write_text(text)
+        done = command("--plugin", "mine.py", "compare", cwd=tmp_path)
+        assert done.returncode == 2 and done.stderr.startswith(f"astra-tacos: error: {message}")
+        assert done.stderr.count("\n") == 1
