@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from html import escape
 from typing import Any
 
@@ -24,6 +24,15 @@ class Importance(Enum):
     ANSWER = "answer"
     DETAIL = "detail"
     NOTE = "note"
+
+
+class Severity(StrEnum):
+    """The severity of a finding."""
+
+    ERROR = "error"
+    """ASTRA-sim will stall, abort or compute something else."""
+    WARNING = "warning"
+    """ASTRA-sim may stall, depending on timing, or ignores a setting."""
 
 
 def figure_of(value: Value, unit: str = "") -> str:

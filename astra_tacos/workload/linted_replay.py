@@ -89,8 +89,8 @@ class Replayed(Result):
         return self.ran
 
     def rows(self) -> list[Row]:
-        """The main figures."""
-        return self.answer
+        """The main figures, and how much `lint` finds."""
+        return [*self.answer, *(self.report.counted() if self.report else [])]
 
     def tables(self) -> list[Table]:
         """Ranks, collectives and busiest links, of a run that the embedded engine replayed to its end."""

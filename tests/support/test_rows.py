@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.cli.shared.console import print_result
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.rows import Answer, Importance, Row, Table, detail, figure_of, notes_of
+from astra_tacos.support.rows import Answer, Importance, Row, Severity, Table, detail, figure_of, notes_of
 
 TEXTS = st.text(st.characters(categories=("L", "N"), codec="ascii"), min_size=1, max_size=8)
 ROWS = st.lists(st.builds(Row, TEXTS, st.integers() | TEXTS | st.none(), TEXTS, TEXTS, st.sampled_from(Importance)), max_size=6)
@@ -77,3 +77,15 @@ def test_with_pandas_rows_and_tables_are_frames():
     table = Table("t", ("what", "ns"), [("a", 1), ("b", None)])
     assert list(Answer("what was found", (Row("time", 1, "ns"),)).to_pandas().columns) == ["name", "value", "unit", "note"]
     assert list(Answer("what was found", (), (table,)).to_pandas()["what"]) == ["a", "b"]
+
+
+def test_findings_are_rows_that_the_printer_and_a_notebook_show(capsys):
+    texts = [Row("N201", Severity.ERROR, note="node 3: " + "x " * 60), Row("", note="... and 2 more of N201")]
+    found = Answer("3 errors in a run", texts)
+    print_result(found)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("N201 error   node 3: x x") and printed[1].startswith(" " * 13 + "x x")
+    assert printed[-3:] == ["            ... and 2 more of N201", "", "3 errors in a run"]
+    assert all(row.note in found._repr_html_() for row in texts)
+    print_result(Answer("nothing found"))
+    assert capsys.readouterr().out == "nothing found\n"

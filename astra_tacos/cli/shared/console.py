@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, TextIO, TypeVar
 import click
 
 from astra_tacos.support.errors import ConfigError, MissingFileError, OutputError, ReplayError
-from astra_tacos.support.rows import Importance, Row
+from astra_tacos.support.rows import Importance, Row, Severity
 from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ WIDTH = 100
 """Columns of what a command prints by default; names of files may be longer."""
 LINE_S = 30.0
 """Seconds between lines."""
+_COLOURS = {Severity.ERROR: "1;31", Severity.WARNING: "33"}
+_INDENT = 12
+"""Columns before the text of a finding."""
 
 
 def make_streams_lenient() -> None:
@@ -113,6 +116,8 @@ def print_result(
 ) -> None:
     """Print a result: its answer in one screen, or with `verbose` everything; what has no title is listed in full.
 
+    Findings stand above the title, which counts them.
+
     Parameters
     ----------
     error
@@ -124,7 +129,10 @@ def print_result(
     """
     title, tables = result.title(), result.tables()
     rows, details, notes = [*result.rows(), *more], [], []
-    if title:
+    if any(isinstance(row.value, Severity) for row in rows):
+        _print_findings(rows)
+        echo(wrapped(title))
+    elif title:
         notes = [row for row in rows if row.importance is Importance.NOTE]
         details = [row for row in rows if row.importance is Importance.DETAIL]
         details += [*notes, *(row for row in files if row.importance is Importance.DETAIL)]
@@ -162,9 +170,15 @@ def _print_tables(tables: Iterable[Table]) -> None:
             echo(line)
 
 
-def print_marked(mark: str, style: str, text: str) -> None:
-    """Print a mark in a colour, and a text beside it."""
-    click.echo(f"{emphasized(mark, style)} {wrapped(text, len(mark) + 1)}")
+def _print_findings(rows: Sequence[Row]) -> None:
+    """Print findings with their marks in colours, the texts beside them, and what is left to say of them."""
+    for row in rows:
+        if isinstance(row.value, Severity):
+            mark = f"{row.name} {row.value:<7}"
+            click.echo(f"{emphasized(mark, _COLOURS[row.value])} {wrapped(row.note, len(mark) + 1)}")
+        else:
+            echo(wrapped(f"{row.name}: {row.text}") if row.name else f"{'':{_INDENT}}{row.text}")
+    echo()
 
 
 def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
@@ -180,7 +194,7 @@ def _print_answer(title: str, rows: Iterable[tuple[str, ...]]) -> None:
     listed = [(label, figure, "".join(remark)) for label, figure, *remark in rows]
     first = max((len(label) for label, _, _ in listed), default=0)
     second = max((len(figure) for _, figure, remark in listed if figure and remark), default=0)
-    echo(f"{wrapped(title)}\n")
+    echo(wrapped(title) + ("\n" if listed else ""))
     for number, (label, figure, remark) in enumerate(listed):
         shown = printable(figure)
         space = " " * (second - len(shown) + 2) if figure and remark else ""
