@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -54,8 +54,14 @@ class ReplayFile(TypedDict):
     compute_ns: _OfRanks
     sent_bytes: _OfRanks
     collectives: list[CollectiveFile]
+    approximate: bool
+    approximations: list[str]
+    exact_to: str | None
+    astra_sim_aborts: list[str]
     beyond_astra_sim: list[str]
     replaced: list[tuple[int, int]]
+    num_ranks: NotRequired[Whole]
+    ranks: NotRequired[_OfRanks]
     findings: NotRequired[list[FindingFile]]
 
 
@@ -185,7 +191,7 @@ def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
     return list(tables)
 
 
-def _numbers(result: dict[str, Any]) -> Sequence[int]:
+def _numbers(result: Mapping[str, Any]) -> Sequence[int]:
     """The number of the rank that each entry of lists by rank is of."""
     return result.get("ranks") or range(len(result["finish_ns"]))
 
@@ -203,7 +209,7 @@ def run_title(run: Run) -> str:
     return f"{ranks} on {run.network.name}: {nodes} nodes in one rank of each class"
 
 
-def run_rows(result: dict[str, Any]) -> list[Row]:
+def run_rows(result: Mapping[str, Any]) -> list[Row]:
     """The main figures of a replay."""
     finish, exposed, number = result["finish_ns"], result["exposed_comm_ns"], _numbers(result)
     last, first = max(finish), min(finish)
@@ -228,7 +234,7 @@ def run_rows(result: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def _exactness(result: dict[str, Any]) -> str:
+def _exactness(result: Mapping[str, Any]) -> str:
     if result["approximate"]:
         return f"approximate: {'; '.join(result['approximations'])}"
     return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, not to ASTRA-sim"

@@ -144,12 +144,10 @@ class Result(ABC):
         return _frame(("name", "value", "unit", "note"), [(row.name, row.value, row.unit, row.note) for row in rows])
 
     def _repr_html_(self) -> str:
-        shown = [(row.name, row.figure, row.note) for row in self.rows()]
-        parts = [f"<h4>{escape(self.title())}</h4>", _html((), shown)]
-        for table in self.tables():
-            parts += [f"<h4>{escape(table.title)}</h4>", _html(table.columns, table.texts())]
-            parts += [f"<p>{escape(line)}</p>" for line in table.remarks if line]
-        return "".join(parts)
+        from astra_tacos.support.rows_html import rows_html, table_html
+
+        tables = (f"<h4>{escape(table.title)}</h4>{table_html(table)}" for table in self.tables())
+        return "".join([f"<h4>{escape(self.title())}</h4>", rows_html(self.rows()), *tables])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,12 +169,6 @@ class Answer(Result):
     def tables(self) -> list[Table]:
         """The tables."""
         return list(self.tabled)
-
-
-def _html(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
 
 
 def _frame(columns: tuple[str, ...], rows: Iterable[tuple[Value, ...]]) -> Any:

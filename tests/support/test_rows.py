@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from html import unescape
 
 import pytest
@@ -25,7 +26,7 @@ def test_everything_stands_in_a_notebook(rows, tables):
     page = unescape(Answer("what was found", tuple(rows), tuple(tables))._repr_html_())
     texts = [text for row in rows for text in (row.name, row.figure, row.note)]
     texts += [text for table in tables for cells in (table.columns, *table.texts()) for text in cells]
-    assert all(f"<td>{text}</td>" in page or f"<th>{text}</th>" in page for text in texts)
+    assert all(text in re.split("<[^>]*>|: ", page) for text in texts)
 
 
 def test_names_are_no_markup_in_a_notebook():
