@@ -12,7 +12,7 @@ import numpy as np
 from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.aborts import aborts_of
 from astra_tacos.run.critical_path import summarize_path
-from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.outcome import RunOutcome, time_rows
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
@@ -20,7 +20,7 @@ from astra_tacos.support.files import check_replaceable, replaced_directory, rep
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.own_files import Whole
 from astra_tacos.support.rows import Importance, Row, Table
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.units import format_size
 
 RESULT_FILE = "replay.json"
 _OfRanks = Annotated[list[Whole], msgspec.Meta(min_length=1)]
@@ -211,14 +211,10 @@ def run_title(run: Run) -> str:
 
 def run_rows(result: Mapping[str, Any]) -> list[Row]:
     """The main figures of a replay."""
-    finish, exposed, number = result["finish_ns"], result["exposed_comm_ns"], _numbers(result)
-    last, first = max(finish), min(finish)
+    finish = result["finish_ns"]
     alike = result.get("num_ranks", len(finish)) // len(finish)
     rows = [
-        Row("end of the run", last, "ns", f"{format_time(last)}, rank {number[finish.index(last)]:,}"),
-        *([Row("first to finish", first, "ns", f"rank {number[finish.index(first)]:,}")] if first != last else []),
-        Row("compute", max(result["compute_ns"]), "ns", _at_least(result["compute_ns"])),
-        Row("exposed", max(exposed), "ns", f"{max(exposed) / max(last, 1):.1%} of the run{_at_least(exposed, ', ')}"),
+        *time_rows(finish, result["exposed_comm_ns"], result["compute_ns"], _numbers(result)),
         Row("sent", format_size(sum(result["sent_bytes"]) * alike), note="in all"),
         *([Row("ranks of a class", alike, note="do the same at the same times")] if "ranks" in result else []),
         Row("judged by", result["backend"], note=_exactness(result)),
@@ -238,12 +234,6 @@ def _exactness(result: Mapping[str, Any]) -> str:
     if result["approximate"]:
         return f"approximate: {'; '.join(result['approximations'])}"
     return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, not to ASTRA-sim"
-
-
-def _at_least(values: list[int], before: str = "") -> str:
-    """What the rank with the least has, if ranks differ."""
-    low = min(values)
-    return "" if low == max(values) else f"{before}at least {low:,} ns on every rank"
 
 
 def run_tables(result: dict[str, Any]) -> Iterator[Table]:
