@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from astra_tacos.report.compare_rows import NATIVE, CompareRow, best_bound_ns
 from astra_tacos.report.table import no_bound_text
-from astra_tacos.support.rows import Importance, Result, Row, Table, Value
+from astra_tacos.support.rows import Figure, Importance, Result, Row, Table, Value, share_of, size_figure, time_figure
 from astra_tacos.support.units import format_size, format_time
 
 _NO_RESULT = "-"
@@ -70,9 +70,9 @@ class Compared(Result):
         bounds, first = best_bound_ns(self.by_task), self.by_task[0]
         cells = [
             (
-                format_size(size),
+                size_figure(size),
                 *(_cell(results.get(name)) for name in names),
-                format_time(bounds[size]) if size in bounds else _NO_RESULT,
+                time_figure(bounds[size]) if size in bounds else None,
             )
             for size, results in _by_size(self.by_task).items()
         ]
@@ -89,9 +89,10 @@ def _figures(row: CompareRow) -> tuple[Value, ...]:
     name = row.synthesizer + (f" ({row.made_by})" if row.made_by not in (None, row.synthesizer) else "")
     if row.time_ns is None:
         return (name, None, None, None, None, row.refusal)
-    share = None if row.efficiency is None else f"{row.efficiency:.1%}"
-    bandwidth = None if row.bus_bandwidth_gbps is None else f"{row.bus_bandwidth_gbps:.4g} GB/s"
-    return (name, format_time(row.time_ns), share, bandwidth, row.num_sends, row.notes or "")
+    share = None if row.efficiency is None else share_of(row.efficiency)
+    gbps = row.bus_bandwidth_gbps
+    bandwidth = None if gbps is None else Figure(gbps, f"{gbps:.4g} GB/s", "GB/s")
+    return (name, time_figure(row.time_ns), share, bandwidth, row.num_sends, row.notes or "")
 
 
 def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None, programs: Collection[str]) -> list[str]:
@@ -108,10 +109,10 @@ def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None, 
     return [*shown, *(name for name in behind if name == NATIVE)]
 
 
-def _cell(row: CompareRow | None) -> str:
+def _cell(row: CompareRow | None) -> Figure | None:
     if row is None or row.time_ns is None:
-        return _NO_RESULT
-    return f"{format_time(row.time_ns)}{'*' if row.is_best else ' '}"
+        return None
+    return time_figure(row.time_ns, "*" if row.is_best else " ")
 
 
 def _by_size(rows: Iterable[CompareRow]) -> dict[int, dict[str, CompareRow]]:

@@ -19,7 +19,7 @@ from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.own_files import Whole
-from astra_tacos.support.rows import Importance, Row, Table
+from astra_tacos.support.rows import Importance, Row, Table, share_of, size_figure
 from astra_tacos.support.units import format_size
 
 RESULT_FILE = "replay.json"
@@ -254,7 +254,7 @@ def run_tables(result: dict[str, Any]) -> Iterator[Table]:
                 result["finish_ns"][rank],
                 result["exposed_comm_ns"][rank],
                 result["compute_ns"][rank],
-                format_size(result["sent_bytes"][rank]),
+                size_figure(result["sent_bytes"][rank]),
             )
             for rank in shown
         ],
@@ -270,10 +270,10 @@ def run_tables(result: dict[str, Any]) -> Iterator[Table]:
                 (
                     entry["algorithm"],
                     entry["pattern"],
-                    format_size(entry["size_bytes"]),
+                    size_figure(entry["size_bytes"]),
                     entry["nodes"],
                     max(entry["total_ns"]),
-                    f"{max(entry['total_ns']) / max(result['end_ns'], 1):.1%}",
+                    share_of(max(entry["total_ns"]) / max(result["end_ns"], 1)),
                 )
                 for entry in collectives[:_COLLECTIVES_SHOWN]
             ],
@@ -286,7 +286,7 @@ def run_tables(result: dict[str, Any]) -> Iterator[Table]:
             f"busiest of {len(busiest):,} links",
             ("link", "bytes", "busy ns", "busy"),
             [
-                (f"{link['src']} -> {link['dst']}", link["bytes"], link["busy_ns"], f"{link['busy_share']:.1%}")
+                (f"{link['src']} -> {link['dst']}", link["bytes"], link["busy_ns"], share_of(link["busy_share"]))
                 for link in busiest[:_LINKS_SHOWN]
             ],
             Importance.DETAIL,

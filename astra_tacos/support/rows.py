@@ -13,9 +13,44 @@ from html import escape
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size, format_time
 
-Value = int | float | str | None
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that is shown rounded, with its unit or with a mark: `4.5%`, `123 ~`. A data frame has the number.
+
+    Parameters
+    ----------
+    unit
+        The unit of the number, where its text is in another one.
+    """
+
+    number: float
+    shown: str
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+Value = int | float | str | Figure | None
 """A figure: a number, a text that has its unit, or None where it is unknown."""
+
+
+def share_of(share: float) -> Figure:
+    """A share in percent."""
+    return Figure(share, f"{share:.1%}")
+
+
+def time_figure(time_ns: float, mark: str = "") -> Figure:
+    """A time in a unit that suits it, with a mark behind."""
+    return Figure(time_ns, format_time(time_ns) + mark, "ns")
+
+
+def size_figure(size_bytes: int) -> Figure:
+    """A size in a unit that suits it."""
+    return Figure(size_bytes, format_size(size_bytes), "bytes")
 
 
 class Importance(Enum):
@@ -39,7 +74,7 @@ def figure_of(value: Value, unit: str = "") -> str:
     """A figure as it is shown: thousands apart, the unit behind, `-` where it is unknown."""
     if value is None:
         return "-"
-    shown = value if isinstance(value, str) else f"{value:,}"
+    shown = str(value) if isinstance(value, str | Figure) else f"{value:,}"
     return f"{shown} {unit}" if unit else shown
 
 
@@ -103,14 +138,17 @@ class Table:
         return [tuple(map(figure_of, row)) for row in self.rows]
 
     def to_pandas(self) -> Any:
-        """The table as a data frame.
+        """The table as a data frame of numbers, whose columns name their unit.
 
         Raises
         ------
         ConfigError
             If pandas is not installed.
         """
-        return _frame(self.columns, self.rows)
+        places = range(len(self.columns))
+        units = [{cell.unit for row in self.rows if isinstance(cell := row[place], Figure)} for place in places]
+        named = zip(self.columns, units, strict=True)
+        return _frame([f"{name} {min(of)}".rstrip() if len(of) == 1 else name for name, of in named], self.rows)
 
 
 class Result(ABC):
@@ -171,9 +209,10 @@ class Answer(Result):
         return list(self.tabled)
 
 
-def _frame(columns: tuple[str, ...], rows: Iterable[tuple[Value, ...]]) -> Any:
+def _frame(columns: Sequence[str], rows: Iterable[tuple[Value, ...]]) -> Any:
     try:
         from pandas import DataFrame
     except ImportError:
         raise ConfigError("found no pandas, expected it for a data frame: pip install pandas") from None
-    return DataFrame(list(rows), columns=list(columns))
+    numbers = [[cell.number if isinstance(cell, Figure) else cell for cell in row] for row in rows]
+    return DataFrame(numbers, columns=list(columns))

@@ -37,7 +37,7 @@ def table_html(table: Table, cells: Mapping[str, Callable[[Value], str]] | None 
         Markup of the cells of columns, by name; cells of others are their texts.
     """
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
-    marked = [(cells or {}).get(name, lambda cell: escape(figure_of(cell))) for name in table.columns]
+    marked = [(cells or {}).get(name, _text_html) for name in table.columns]
     begins = ['<td class="wrap">' if name in table.left else "<td>" for name in table.columns]
     lines = (zip(begins, marked, row, strict=True) for row in table.rows)
     body = "".join(f"<tr>{''.join(f'{begin}{markup(cell)}</td>' for begin, markup, cell in line)}</tr>" for line in lines)
@@ -45,3 +45,7 @@ def table_html(table: Table, cells: Mapping[str, Callable[[Value], str]] | None 
     label = escape(table.title or "Table")
     remarks = "".join(f'<p class="note">{escape(line)}</p>' for line in table.remarks if line)
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{shown}</div>{remarks}'
+
+
+def _text_html(cell: Value) -> str:
+    return escape(figure_of(cell))

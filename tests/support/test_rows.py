@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 
 from astra_tacos.cli.shared.console import print_result
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.rows import Answer, Importance, Row, Severity, Table, detail, figure_of, notes_of
+from astra_tacos.support.rows import (
+    Answer,
+    Figure,
+    Importance,
+    Row,
+    Severity,
+    Table,
+    detail,
+    figure_of,
+    notes_of,
+    share_of,
+    size_figure,
+    time_figure,
+)
 
 TEXTS = st.text(st.characters(categories=("L", "N"), codec="ascii"), min_size=1, max_size=8)
 ROWS = st.lists(st.builds(Row, TEXTS, st.integers() | TEXTS | st.none(), TEXTS, TEXTS, st.sampled_from(Importance)), max_size=6)
@@ -71,6 +84,17 @@ def test_without_pandas_a_frame_is_refused_in_one_line(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match="found no pandas, expected it for a data frame: pip install pandas"):
         Answer("what was found", (Row("time", 1),)).to_pandas()
+
+
+def test_marked_and_rounded_figures_are_numbers_of_a_frame():
+    pytest.importorskip("pandas")
+    rows = [(size_figure(1 << 20), time_figure(1500.4, "*"), share_of(0.0449)), (size_figure(3), None, Figure(2, "2 ~"))]
+    table = Table("t", ("size", "time", "share"), rows)
+    assert table.texts() == [("1 MiB", "1,500 ns*", "4.5%"), ("3 B", "-", "2 ~")]
+    frame = table.to_pandas()
+    assert list(frame.columns) == ["size bytes", "time ns", "share"]
+    assert frame["size bytes"].tolist() == [1 << 20, 3] and frame["share"].tolist() == [0.0449, 2]
+    assert frame["time ns"][0] == 1500.4 and frame["time ns"].isna()[1]
 
 
 def test_with_pandas_rows_and_tables_are_frames():

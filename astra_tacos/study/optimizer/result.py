@@ -21,8 +21,8 @@ from astra_tacos.study.optimizer.model import Model, profile_arrays, subnetwork_
 from astra_tacos.study.optimizer.problem import TIME, Problem
 from astra_tacos.study.optimizer.solve import Solution
 from astra_tacos.support.arrays import Floats
-from astra_tacos.support.rows import Importance, Result, Row, Table, detail, notes_of
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.rows import Figure, Importance, Result, Row, Table, Value, detail, notes_of, size_figure, time_figure
+from astra_tacos.support.units import format_time
 
 BEST, EQUAL, INPUT = "best", "equal shares", "input"
 _FIRST_REGION = 2.0
@@ -183,20 +183,24 @@ def _split_table(title: str, splits: dict[str, dict[str, Any]], importance: Impo
     header = ("split", *(f"B{dimension}" for dimension in range(count)), "GB/s per NPU", "time", *costs)
     rows = []
     for name, split in splits.items():
-        cost = ("",) * len(costs) if split["cost"] is None else (f"${split['cost']:,.0f}", f"{split['time_cost'] / 1e9:,.0f} $s")
+        cost: tuple[Value, ...] = ("",) * len(costs)
+        if split["cost"] is not None:
+            dollars, dollar_s = split["cost"], split["time_cost"] / 1e9
+            cost = (Figure(dollars, f"${dollars:,.0f}", "$"), Figure(dollar_s, f"{dollar_s:,.0f} $s", "$s"))
         label = name if split["feasible"] else f"{name} (breaks a constraint)"
-        values = (f"{value:.2f}" for value in split["bandwidth_gbps"])
-        rows.append((label, *values, f"{split['total_gbps']:.2f}", format_time(split["time_ns"]), *cost))
+        values = (Figure(value, f"{value:.2f}") for value in (*split["bandwidth_gbps"], split["total_gbps"]))
+        rows.append((label, *values, time_figure(split["time_ns"]), *cost))
     return Table(title, header, rows, importance)
 
 
 def _demand_table(demands: list[dict[str, Any]]) -> Table:
     """A row for each collective at the best split."""
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Value, ...]] = []
     for demand in demands:
-        members = " x ".join(str(count) if count > 1 else "-" for count in demand["members"])
-        size, time = format_size(demand["size_bytes"]), format_time(demand["time_ns"])
-        rows.append((demand["pattern"], size, members, str(demand["count"]), time, f"B{demand['slowest_dimension']}"))
+        members = " x ".join(str(size) if size > 1 else "-" for size in demand["members"])
+        size, time = size_figure(demand["size_bytes"]), time_figure(demand["time_ns"])
+        count = Figure(demand["count"], str(demand["count"]))
+        rows.append((demand["pattern"], size, members, count, time, f"B{demand['slowest_dimension']}"))
     header = ("collective", "size", "members", "times", "each takes", "limited by")
     return Table("Communication at the best split", header, rows, Importance.DETAIL)
 
