@@ -295,6 +295,9 @@ def test_results_are_printed_in_one_room():
         names = {node.name for node in nodes(path) if isinstance(node, ast.FunctionDef)}
         printers = {name for name in names if name.lstrip("_").startswith("print_")}
         assert path.is_relative_to(shared) or not printers, f"{path}: {printers}"
+        no_result = {"print_json", "print_next", "print_warning", "print_warnings"}
+        public = {name for name in printers if not name.startswith("_")}
+        assert public <= {"print_result"} | no_result, f"{path}: {public - no_result}"
 
 
 def test_one_module_spells_backends():

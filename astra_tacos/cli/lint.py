@@ -13,7 +13,6 @@ import click
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command, typed_command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, print_next, print_result, progress
-from astra_tacos.cli.shared.lint_table import print_findings
 from astra_tacos.cli.shared.options import (
     as_directory,
     backend_option,
@@ -171,6 +170,6 @@ def lint(
     if as_json:
         print_json([asdict(finding) | {"repair": mending(finding)} for finding in report.findings])
     else:
-        print_findings(report, verbose=verbose)
+        print_result(report if verbose else report.brief())
     if report.errors:
         raise click.exceptions.Exit(CHECK_FAILED)

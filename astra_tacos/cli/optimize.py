@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import (
-    compile_ahead,
-    print_answer,
-    print_json,
-    print_notes,
-    print_table,
-    progress,
-)
+from astra_tacos.cli.shared.console import compile_ahead, print_json, print_result, progress
 from astra_tacos.cli.shared.options import (
     PATH,
     as_directory,
@@ -29,6 +22,7 @@ from astra_tacos.cli.shared.options import (
 )
 from astra_tacos.solver.first_use import ALL_SEARCHING, READING, REPLAYING
 from astra_tacos.support.files import check_apart
+from astra_tacos.support.rows import Row
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
@@ -148,7 +142,7 @@ def optimize(
     from astra_tacos.study.optimizer.libra_files import read_cost_model
     from astra_tacos.study.optimizer.measure import Measure, Replays, Synthesis, Timer, check_synthesis
     from astra_tacos.study.optimizer.problem import Limits, make_problem
-    from astra_tacos.study.optimizer.result import optimized, summary_rows, tables
+    from astra_tacos.study.optimizer.result import optimized
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
     if backend is not None and refine != "replays":
@@ -174,19 +168,14 @@ def optimize(
     elif refine:
         compile_ahead(*ALL_SEARCHING)
         timer = Measure(job, shape, synthesis)
-    result, split = optimized(problem, timer, refine_steps, progress)
+    optimum = optimized(problem, timer, refine_steps, progress)
+    wrote = {} if output is None else {"output": str(output)}
     if output is not None:
-        shape.write(split, output)
-        result["output"] = str(output)
+        shape.write(optimum.best["bandwidth_gbps"], output)
     if as_json:
-        print_json(result)
-        return
-    title = f"{result['workload']} on {result['network']}: {result['shape']}, {result['num_npus']:,} NPUs"
-    rows = [*summary_rows(result, verbose=verbose), *([("files", str(output))] if output is not None else [])]
-    print_answer(title, rows)
-    for table in tables(result, verbose=verbose):
-        print_table(*table)
-    print_notes(result["notes"], verbose=verbose)
+        print_json(optimum.figures | wrote)
+    else:
+        print_result(optimum, verbose=verbose, files=[Row("files", path) for path in wrote.values()])
 
 
 def _files(

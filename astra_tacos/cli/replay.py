@@ -19,7 +19,6 @@ from astra_tacos.cli.shared.console import (
     progress_to_lint,
 )
 from astra_tacos.cli.shared.inputs import Kind, identify
-from astra_tacos.cli.shared.lint_table import print_counts
 from astra_tacos.cli.shared.options import (
     DELAY,
     OUTPUT,
@@ -162,8 +161,6 @@ def _print(replayed: Replayed, written: list[Path], *, verbose: bool, as_json: b
     else:
         wrote = [Row("wrote", str(file)) for file in written]
         print_result(replayed, verbose=verbose, error=replayed.figures.get("network_error"), files=wrote)
-        if replayed.report is not None:
-            print_counts(replayed.report)
     if replayed.reason is not None:
         raise click.exceptions.Exit(CHECK_FAILED)
 

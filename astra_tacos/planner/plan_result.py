@@ -23,7 +23,7 @@ from astra_tacos.run.run import NATIVE, Run
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.solver.clock import Printed, beside_native
 from astra_tacos.support.arrays import Ints
-from astra_tacos.support.rows import Importance, Result, Row, Table, Value, detail, notes_of
+from astra_tacos.support.rows import Figure, Importance, Result, Row, Table, Value, detail, notes_of, share_of
 from astra_tacos.support.units import format_size, format_time
 
 _MOST_CASES = 4
@@ -114,8 +114,8 @@ class CaseFigures:
     def cells(self) -> tuple[Value, ...]:
         """The row of the case in a table of `_COLUMNS`."""
         predicted_ns: Value = self.predicted_ns
-        if predicted_ns is not None and not self.exact:
-            predicted_ns = f"{predicted_ns:,} ~"
+        if self.predicted_ns is not None and not self.exact:
+            predicted_ns = Figure(self.predicted_ns, f"{self.predicted_ns:,} ~")
         return (
             f"{self.collective} {format_size(self.size_bytes)}",
             self.members,
@@ -127,7 +127,7 @@ class CaseFigures:
             self.bound_ns,
             self.spent_before_ns,
             self.spent_after_ns,
-            f"{self.share:.1%}",
+            share_of(self.share),
         )
 
 

@@ -107,6 +107,7 @@ def of_all_ranks(outcome: RunOutcome, some: Trace, whole: Trace, lattice: Lattic
     cause = outcome.node_cause[rows]
     return replace(
         outcome,
+        ranks=np.arange(len(place)),
         finish_ns=outcome.finish_ns[place],
         compute_ns=outcome.compute_ns[place],
         sent_bytes=outcome.sent_bytes[place],

@@ -158,6 +158,7 @@ def _replay(
     outcome = RunOutcome(
         backend=chosen,
         approximate=_approximations(casts, state),
+        ranks=compiled.owners,
         finish_ns=state.rank_finish_ns,
         compute_ns=state.rank_compute_ns,
         sent_bytes=state.rank_sent_bytes,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from astra_tacos.report.compare_rows import NATIVE, CompareRow, best_bound_ns
 from astra_tacos.report.table import no_bound_text
-from astra_tacos.support.rows import Result, Row, Table
+from astra_tacos.support.rows import Figure, Importance, Result, Row, Table, Value, share_of, size_figure, time_figure
 from astra_tacos.support.units import format_size, format_time
 
 _NO_RESULT = "-"
+_OF_SIZE = ("synthesizer", "time", "of the bound", "bus bandwidth", "sends", "notes")
 _MOST_COLUMNS = 4
 """Synthesizers that are shown: what fits into 100 columns beside the size, native and the bound."""
 
@@ -44,30 +45,54 @@ class Compared(Result):
         return []
 
     def tables(self) -> list[Table]:
-        """Sizes down, synthesizers, native and the bound across: one time a cell, the fastest of a size with a star."""
+        """Sizes down, synthesizers, native and the bound across: one time a cell, the fastest of a size with a star.
+
+        Then a table for each size, with all figures of each synthesizer.
+        """
         names, few = (_columns(_by_size(self.by_task), most, self.programs) for most in (None, _MOST_COLUMNS))
         notes = _refusals([row for row in self.by_task if row.synthesizer in self.programs])
         hidden = len(names) - len(few)
         if hidden:
             what = "algorithm" if hidden == 1 else "algorithms"
             notes.append(f"{hidden} more {what}: --verbose shows them and all notes; --csv and --json have all figures")
-        return [self._table(names, _notes(self.by_task), self._table(few, notes))]
+        return [self._table(names, _notes(self.by_task), self._table(few, notes)), *map(self._of_size, _by_size(self.by_task))]
+
+    def _of_size(self, size: int) -> Table:
+        """The synthesizers of one size, the fastest first, then those that refused."""
+        results = _by_size(self.by_task)[size].values()
+        ordered = sorted(results, key=lambda row: (math.inf if row.time_ns is None else row.time_ns, row.synthesizer))
+        bound_ns = best_bound_ns(self.by_task).get(size)
+        remarks = () if bound_ns is None else (f"no algorithm takes less than {format_time(bound_ns)}",)
+        cells = [_figures(row) for row in ordered]
+        return Table(format_size(size), _OF_SIZE, cells, Importance.DETAIL, left=_OF_SIZE[-1:], remarks=remarks)
 
     def _table(self, names: Sequence[str], notes: Sequence[str], short: Table | None = None) -> Table:
         bounds, first = best_bound_ns(self.by_task), self.by_task[0]
         cells = [
             (
-                format_size(size),
+                size_figure(size),
                 *(_cell(results.get(name)) for name in names),
-                format_time(bounds[size]) if size in bounds else _NO_RESULT,
+                time_figure(bounds[size]) if size in bounds else None,
             )
             for size, results in _by_size(self.by_task).items()
         ]
-        title = f"{first.collective} on {first.network}: {first.topology}, {first.num_npus:,} NPUs; times on {self.clock}"
+        title = f"{first.collective} on {first.network}: {first.topology}, {first.num_npus:,} NPUs"
+        title += f"; times on {self.clock}" if self.clock else ""
         has_times = any(row.time_ns is not None for row in self.by_task)
         unbounded = [no_bound_text(self.clock)] if not bounds and has_times else []
         remarks = ("", "* the fastest of a size", *unbounded, *notes, *self.remarks)
         return Table(title, ("size", *names, "bound"), cells, remarks=remarks, short=short)
+
+
+def _figures(row: CompareRow) -> tuple[Value, ...]:
+    """What the table of a size says of a synthesizer."""
+    name = row.synthesizer + (f" ({row.made_by})" if row.made_by not in (None, row.synthesizer) else "")
+    if row.time_ns is None:
+        return (name, None, None, None, None, row.refusal)
+    share = None if row.efficiency is None else share_of(row.efficiency)
+    gbps = row.bus_bandwidth_gbps
+    bandwidth = None if gbps is None else Figure(gbps, f"{gbps:.4g} GB/s", "GB/s")
+    return (name, time_figure(row.time_ns), share, bandwidth, row.num_sends, row.notes or "")
 
 
 def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None, programs: Collection[str]) -> list[str]:
@@ -84,10 +109,10 @@ def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None, 
     return [*shown, *(name for name in behind if name == NATIVE)]
 
 
-def _cell(row: CompareRow | None) -> str:
+def _cell(row: CompareRow | None) -> Figure | None:
     if row is None or row.time_ns is None:
-        return _NO_RESULT
-    return f"{format_time(row.time_ns)}{'*' if row.is_best else ' '}"
+        return None
+    return time_figure(row.time_ns, "*" if row.is_best else " ")
 
 
 def _by_size(rows: Iterable[CompareRow]) -> dict[int, dict[str, CompareRow]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NotRequired, TypedDict
 
@@ -12,15 +12,15 @@ import numpy as np
 from astra_tacos.report.csv_table import write_table
 from astra_tacos.run.aborts import aborts_of
 from astra_tacos.run.critical_path import summarize_path
-from astra_tacos.run.outcome import RunOutcome
+from astra_tacos.run.outcome import RunOutcome, time_rows
 from astra_tacos.run.recording import REPLAY_FILE, Recording, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.files import check_replaceable, replaced_directory, replaced_file, write_json
 from astra_tacos.support.grouping import row_places
 from astra_tacos.support.own_files import Whole
-from astra_tacos.support.rows import Importance, Row, Table
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.rows import Importance, Row, Table, share_of, size_figure
+from astra_tacos.support.units import format_size
 
 RESULT_FILE = "replay.json"
 _OfRanks = Annotated[list[Whole], msgspec.Meta(min_length=1)]
@@ -54,8 +54,14 @@ class ReplayFile(TypedDict):
     compute_ns: _OfRanks
     sent_bytes: _OfRanks
     collectives: list[CollectiveFile]
+    approximate: bool
+    approximations: list[str]
+    exact_to: str | None
+    astra_sim_aborts: list[str]
     beyond_astra_sim: list[str]
     replaced: list[tuple[int, int]]
+    num_ranks: NotRequired[Whole]
+    ranks: NotRequired[_OfRanks]
     findings: NotRequired[list[FindingFile]]
 
 
@@ -185,7 +191,7 @@ def write_run_csv(path: Path, result: dict[str, Any]) -> list[Path]:
     return list(tables)
 
 
-def _numbers(result: dict[str, Any]) -> Sequence[int]:
+def _numbers(result: Mapping[str, Any]) -> Sequence[int]:
     """The number of the rank that each entry of lists by rank is of."""
     return result.get("ranks") or range(len(result["finish_ns"]))
 
@@ -203,16 +209,12 @@ def run_title(run: Run) -> str:
     return f"{ranks} on {run.network.name}: {nodes} nodes in one rank of each class"
 
 
-def run_rows(result: dict[str, Any]) -> list[Row]:
+def run_rows(result: Mapping[str, Any]) -> list[Row]:
     """The main figures of a replay."""
-    finish, exposed, number = result["finish_ns"], result["exposed_comm_ns"], _numbers(result)
-    last, first = max(finish), min(finish)
+    finish = result["finish_ns"]
     alike = result.get("num_ranks", len(finish)) // len(finish)
     rows = [
-        Row("end of the run", last, "ns", f"{format_time(last)}, rank {number[finish.index(last)]:,}"),
-        *([Row("first to finish", first, "ns", f"rank {number[finish.index(first)]:,}")] if first != last else []),
-        Row("compute", max(result["compute_ns"]), "ns", _at_least(result["compute_ns"])),
-        Row("exposed", max(exposed), "ns", f"{max(exposed) / max(last, 1):.1%} of the run{_at_least(exposed, ', ')}"),
+        *time_rows(finish, result["exposed_comm_ns"], result["compute_ns"], _numbers(result)),
         Row("sent", format_size(sum(result["sent_bytes"]) * alike), note="in all"),
         *([Row("ranks of a class", alike, note="do the same at the same times")] if "ranks" in result else []),
         Row("judged by", result["backend"], note=_exactness(result)),
@@ -228,16 +230,10 @@ def run_rows(result: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def _exactness(result: dict[str, Any]) -> str:
+def _exactness(result: Mapping[str, Any]) -> str:
     if result["approximate"]:
         return f"approximate: {'; '.join(result['approximations'])}"
     return f"exact to {result['exact_to']}" if result["exact_to"] else "exact by this model, not to ASTRA-sim"
-
-
-def _at_least(values: list[int], before: str = "") -> str:
-    """What the rank with the least has, if ranks differ."""
-    low = min(values)
-    return "" if low == max(values) else f"{before}at least {low:,} ns on every rank"
 
 
 def run_tables(result: dict[str, Any]) -> Iterator[Table]:
@@ -258,7 +254,7 @@ def run_tables(result: dict[str, Any]) -> Iterator[Table]:
                 result["finish_ns"][rank],
                 result["exposed_comm_ns"][rank],
                 result["compute_ns"][rank],
-                format_size(result["sent_bytes"][rank]),
+                size_figure(result["sent_bytes"][rank]),
             )
             for rank in shown
         ],
@@ -274,10 +270,10 @@ def run_tables(result: dict[str, Any]) -> Iterator[Table]:
                 (
                     entry["algorithm"],
                     entry["pattern"],
-                    format_size(entry["size_bytes"]),
+                    size_figure(entry["size_bytes"]),
                     entry["nodes"],
                     max(entry["total_ns"]),
-                    f"{max(entry['total_ns']) / max(result['end_ns'], 1):.1%}",
+                    share_of(max(entry["total_ns"]) / max(result["end_ns"], 1)),
                 )
                 for entry in collectives[:_COLLECTIVES_SHOWN]
             ],
@@ -290,7 +286,7 @@ def run_tables(result: dict[str, Any]) -> Iterator[Table]:
             f"busiest of {len(busiest):,} links",
             ("link", "bytes", "busy ns", "busy"),
             [
-                (f"{link['src']} -> {link['dst']}", link["bytes"], link["busy_ns"], f"{link['busy_share']:.1%}")
+                (f"{link['src']} -> {link['dst']}", link["bytes"], link["busy_ns"], share_of(link["busy_share"]))
                 for link in busiest[:_LINKS_SHOWN]
             ],
             Importance.DETAIL,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_tacos.report.prints import prints_text
+from astra_tacos.run.backend import CONGESTION_UNAWARE
 from astra_tacos.support.rows import Result, Row, detail, notes_of
 from astra_tacos.support.units import format_size, format_time, rate_text, ratio_text, share_text
 
@@ -63,7 +64,7 @@ def _answer(result: Mapping[str, Any]) -> list[Row]:
     if bound_ns is not None:
         rows.append(Row("at least", format_time(bound_ns), note="any algorithm"))
     else:
-        rows.append(Row("at least", None, note=no_bound_text(result["backend"])))
+        rows.append(Row("at least", None, note=no_bound_text(result.get("backend", CONGESTION_UNAWARE.name))))
     printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""
     return [*rows, Row("prints", note=printed)] if printed else rows
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.node_facts import NodeFacts
-from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.backend import EXACT_NS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT, WORKLOAD_ATTRIBUTES
 from astra_tacos.support.arrays import Bools, Ints
+from astra_tacos.support.rows import Severity
 from astra_tacos.support.units import NS_PER_US
 
 

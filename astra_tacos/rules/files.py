@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.node_facts import NodeFacts
-from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.groups import ALL_RANKS
 from astra_tacos.run.run import why_not_found
 from astra_tacos.run.trace.schema import NodeType
+from astra_tacos.support.rows import Severity
 
 
 @rule("F01", "network file unusable")

@@ -6,13 +6,14 @@ import numpy as np
 
 from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.node_facts import NodeFacts
-from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.chunks import twice_freed
 from astra_tacos.run.groups import ALL_RANKS, UNKNOWN, is_member
 from astra_tacos.run.patterns import pattern_name
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.rows import Severity
 from astra_tacos.support.units import format_size
 
 

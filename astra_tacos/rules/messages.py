@@ -8,13 +8,14 @@ import numpy as np
 
 from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.matched_messages import MatchedMessages, sound_messages
-from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.graph.messages import message_keys
 from astra_tacos.run.run import NATIVE
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.grouping import row_places
+from astra_tacos.support.rows import Severity
 
 _MOST_USERS = 64
 """Most nodes of a rank that are compared for each pair of collectives whose tags collide."""

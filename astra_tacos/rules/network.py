@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from astra_tacos.rules.facts import Facts
-from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.backend import BACKENDS, EXACT_NS
 from astra_tacos.run.groups import sorted_position
 from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Bools, Floats, Ints
+from astra_tacos.support.rows import Severity
 from astra_tacos.support.units import bytes_per_ns
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.node_facts import NodeFacts
-from astra_tacos.rules.rule import Findings, Severity, rule
+from astra_tacos.rules.rule import Findings, rule
 from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.aborts import lack_statistics
 from astra_tacos.run.groups import ALL_RANKS
@@ -14,6 +14,7 @@ from astra_tacos.run.run import PATTERN_KEYS
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.run.trace.trace import ABSENT
 from astra_tacos.support.arrays import Bools
+from astra_tacos.support.rows import Severity
 from astra_tacos.support.units import format_size
 
 _MOST_SKIPPED = 64

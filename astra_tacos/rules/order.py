@@ -8,7 +8,7 @@ import numpy as np
 
 from astra_tacos.rules.collective_nodes import Collectives
 from astra_tacos.rules.facts import Facts
-from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.rules.run_order import SEND_GROUP, Pairs, cycles
 from astra_tacos.rules.trace_view import TraceView, listed
 from astra_tacos.run.chunks import count_chunks
@@ -18,6 +18,7 @@ from astra_tacos.run.run import NATIVE, PATTERN_KEYS
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import distinct, row_places
+from astra_tacos.support.rows import Severity
 from astra_tacos.support.units import format_size
 
 _SHOWN_OF_CHAIN = 10

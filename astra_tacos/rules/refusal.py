@@ -12,7 +12,7 @@ from astra_tacos.network.network_config import Dimension
 from astra_tacos.rules import attributes, custom_collectives, dependencies, files, groups, nodes, system
 from astra_tacos.rules.inputs import TraceFiles
 from astra_tacos.rules.node_facts import NodeFacts, UnknownFact
-from astra_tacos.rules.rule import Found, Rule, Severity, place_of
+from astra_tacos.rules.rule import Found, Rule, place_of
 from astra_tacos.rules.trace_view import TraceView
 from astra_tacos.run.groups import CommunicatorGroups
 from astra_tacos.run.run import NATIVE, Run
@@ -20,6 +20,7 @@ from astra_tacos.run.system import RemoteMemory, SystemConfig
 from astra_tacos.run.trace.trace import Trace
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError, ReplayError
+from astra_tacos.support.rows import Severity
 
 _OF_NODES: tuple[Rule[NodeFacts], ...] = (
     dependencies.dangling,

@@ -5,22 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from astra_tacos.support.arrays import Ints
+from astra_tacos.support.rows import Severity
 
 if TYPE_CHECKING:
     from astra_tacos.rules.node_facts import NodeFacts
-
-
-class Severity(StrEnum):
-    """The severity of a finding."""
-
-    ERROR = "error"
-    """ASTRA-sim will stall, abort or compute something else."""
-    WARNING = "warning"
-    """ASTRA-sim may stall, depending on timing, or ignores a setting."""
 
 
 @dataclass(frozen=True, slots=True)

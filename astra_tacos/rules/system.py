@@ -9,7 +9,7 @@ import numpy as np
 
 from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.node_facts import NodeFacts
-from astra_tacos.rules.rule import Findings, Found, Severity, rule
+from astra_tacos.rules.rule import Findings, Found, rule
 from astra_tacos.rules.trace_view import listed
 from astra_tacos.run.chunks import count_chunks, why_not_split
 from astra_tacos.run.groups import ALL_RANKS
@@ -20,6 +20,7 @@ from astra_tacos.run.trace.node_bytes import load_rank
 from astra_tacos.run.trace.schema import CommType, NodeType
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.formats.values import describe
+from astra_tacos.support.rows import Severity
 
 
 def _where(facts: Facts) -> str:

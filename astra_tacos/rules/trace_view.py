@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_tacos.rules.inputs import TraceFiles
-from astra_tacos.rules.rule import Found, FoundRows, Severity
+from astra_tacos.rules.rule import Found, FoundRows
 from astra_tacos.run.graph.issue_order import IssueOrder, keep_dependencies
 from astra_tacos.run.groups import group_ids
 from astra_tacos.run.patterns import pattern_name
@@ -17,6 +17,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.run.trace.trace import ABSENT, Trace, WorkloadColumns, precede
 from astra_tacos.support.arrays import Bools, Ints
 from astra_tacos.support.grouping import group_by
+from astra_tacos.support.rows import Severity
 from astra_tacos.support.units import format_size
 
 

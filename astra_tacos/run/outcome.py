@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 
 from astra_tacos.run.backend import Backend
 from astra_tacos.support.arrays import Ints, Ints32
+from astra_tacos.support.rows import Result, Row, detail
+from astra_tacos.support.units import format_time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +58,7 @@ class LinkLoads:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RunOutcome:
+class RunOutcome(Result):
     """The result of the replay of a run. Arrays are read-only.
 
     Parameters
@@ -64,6 +67,9 @@ class RunOutcome:
         The network model.
     approximate
         Reasons why the times may differ from ASTRA-sim's; empty if they are exact.
+    ranks
+        int64[num_ranks], number of the rank that each entry of arrays by rank is of; of a compact run, those that stand for
+        classes.
     finish_ns, compute_ns, sent_bytes
         int64[num_ranks]: time at which a rank's last node completes (T in ASTRA-sim's `finished, T cycles`); the sum of the
         durations of its GPU compute nodes; the bytes that it sent.
@@ -92,6 +98,7 @@ class RunOutcome:
 
     backend: Backend
     approximate: tuple[str, ...]
+    ranks: Ints
     finish_ns: Ints
     compute_ns: Ints
     sent_bytes: Ints
@@ -119,3 +126,36 @@ class RunOutcome:
     def end_ns(self) -> int:
         """Time at which the last rank finishes, in ns."""
         return int(self.finish_ns.max())
+
+    def title(self) -> str:
+        """How many ranks were replayed, and by which network model."""
+        return f"replay of {len(self.ranks):,} ranks, {self.backend.name}"
+
+    def rows(self) -> list[Row]:
+        """When the run ends, and what of this is compute and exposed communication; messages, and the busiest link."""
+        lists = self.finish_ns, self.exposed_comm_ns, self.compute_ns, self.ranks
+        rows = [*time_rows(*(array.tolist() for array in lists)), detail("messages", self.num_messages)]
+        if len(self.link_busy_ns):
+            link = int(self.link_busy_ns.argmax())
+            busy_ns, share = int(self.link_busy_ns[link]), self.link_busy_ns[link] / max(self.end_ns, 1)
+            ends = f"device {self.link_src[link]} -> {self.link_dst[link]}"
+            rows.append(detail("busiest link", busy_ns, "ns", f"{ends}, {share:.1%} of the run"))
+        return rows
+
+
+def time_rows(finish_ns: Sequence[int], exposed_ns: Sequence[int], compute_ns: Sequence[int], ranks: Sequence[int]) -> list[Row]:
+    """When a run ends, and what of this is compute and exposed communication, of lists by rank and the numbers of the ranks."""
+    last, first, most = max(finish_ns), min(finish_ns), max(exposed_ns)
+    exposed = f"{most / max(last, 1):.1%} of the run{_at_least(exposed_ns, ', ')}"
+    return [
+        Row("end of the run", last, "ns", f"{format_time(last)}, rank {ranks[finish_ns.index(last)]:,}"),
+        *([Row("first to finish", first, "ns", f"rank {ranks[finish_ns.index(first)]:,}")] if first != last else []),
+        Row("compute", max(compute_ns), "ns", _at_least(compute_ns)),
+        Row("exposed", most, "ns", exposed),
+    ]
+
+
+def _at_least(values: Sequence[int], before: str = "") -> str:
+    """What the rank with the least has, if ranks differ."""
+    low = min(values)
+    return "" if low == max(values) else f"{before}at least {low:,} ns on every rank"

@@ -48,9 +48,7 @@ def load_plugin(path: str | Path) -> None:
     except AstraTacosError as error:
         raise ConfigError(f"{file}: {error}") from None
     except Exception as error:
-        line = next(
-            (each.lineno for each in reversed(extract_tb(error.__traceback__)) if Path(each.filename) == file.absolute()), None
-        )
+        frames = [each for each in extract_tb(error.__traceback__) if Path(each.filename) == file.absolute()]
         where = f"{file}:{frames[-1].lineno}" if frames else str(file)
         raise ConfigError(f"{where}: {type(error).__name__}: {error}, expected a file that runs") from error
 

@@ -8,14 +8,49 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from html import escape
 from typing import Any
 
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.units import format_size, format_time
 
-Value = int | float | str | None
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number that is shown rounded, with its unit or with a mark: `4.5%`, `123 ~`. A data frame has the number.
+
+    Parameters
+    ----------
+    unit
+        The unit of the number, where its text is in another one.
+    """
+
+    number: float
+    shown: str
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+Value = int | float | str | Figure | None
 """A figure: a number, a text that has its unit, or None where it is unknown."""
+
+
+def share_of(share: float) -> Figure:
+    """A share in percent."""
+    return Figure(share, f"{share:.1%}")
+
+
+def time_figure(time_ns: float, mark: str = "") -> Figure:
+    """A time in a unit that suits it, with a mark behind."""
+    return Figure(time_ns, format_time(time_ns) + mark, "ns")
+
+
+def size_figure(size_bytes: int) -> Figure:
+    """A size in a unit that suits it."""
+    return Figure(size_bytes, format_size(size_bytes), "bytes")
 
 
 class Importance(Enum):
@@ -26,11 +61,20 @@ class Importance(Enum):
     NOTE = "note"
 
 
+class Severity(StrEnum):
+    """The severity of a finding."""
+
+    ERROR = "error"
+    """ASTRA-sim will stall, abort or compute something else."""
+    WARNING = "warning"
+    """ASTRA-sim may stall, depending on timing, or ignores a setting."""
+
+
 def figure_of(value: Value, unit: str = "") -> str:
     """A figure as it is shown: thousands apart, the unit behind, `-` where it is unknown."""
     if value is None:
         return "-"
-    shown = value if isinstance(value, str) else f"{value:,}"
+    shown = str(value) if isinstance(value, str | Figure) else f"{value:,}"
     return f"{shown} {unit}" if unit else shown
 
 
@@ -94,14 +138,17 @@ class Table:
         return [tuple(map(figure_of, row)) for row in self.rows]
 
     def to_pandas(self) -> Any:
-        """The table as a data frame.
+        """The table as a data frame of numbers, whose columns name their unit.
 
         Raises
         ------
         ConfigError
             If pandas is not installed.
         """
-        return data_frame(self.columns, self.rows)
+        places = range(len(self.columns))
+        units = [{cell.unit for row in self.rows if isinstance(cell := row[place], Figure)} for place in places]
+        named = zip(self.columns, units, strict=True)
+        return data_frame([f"{name} {min(of)}".rstrip() if len(of) == 1 else name for name, of in named], self.rows)
 
 
 class Result(ABC):
@@ -135,12 +182,10 @@ class Result(ABC):
         return data_frame(("name", "value", "unit", "note"), [(row.name, row.value, row.unit, row.note) for row in rows])
 
     def _repr_html_(self) -> str:
-        shown = [(row.name, row.figure, row.note) for row in self.rows()]
-        parts = [f"<h4>{escape(self.title())}</h4>", _html((), shown)]
-        for table in self.tables():
-            parts += [f"<h4>{escape(table.title)}</h4>", _html(table.columns, table.texts())]
-            parts += [f"<p>{escape(line)}</p>" for line in table.remarks if line]
-        return "".join(parts)
+        from astra_tacos.support.rows_html import rows_html, table_html
+
+        tables = (f"<h4>{escape(table.title)}</h4>{table_html(table)}" for table in self.tables())
+        return "".join([f"<h4>{escape(self.title())}</h4>", rows_html(self.rows()), *tables])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,13 +209,7 @@ class Answer(Result):
         return list(self.tabled)
 
 
-def _html(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"
-
-
-def data_frame(columns: tuple[str, ...], rows: Iterable[tuple[Value, ...]]) -> Any:
+def data_frame(columns: Sequence[str], rows: Iterable[tuple[Value, ...]]) -> Any:
     """A data frame of pandas, a column for each name.
 
     Raises
@@ -182,4 +221,5 @@ def data_frame(columns: tuple[str, ...], rows: Iterable[tuple[Value, ...]]) -> A
         from pandas import DataFrame
     except ImportError:
         raise ConfigError("found no pandas, expected it for a data frame: pip install pandas") from None
-    return DataFrame(list(rows), columns=list(columns))
+    numbers = [[cell.number if isinstance(cell, Figure) else cell for cell in row] for row in rows]
+    return DataFrame(numbers, columns=list(columns))

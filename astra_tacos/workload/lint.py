@@ -12,10 +12,10 @@ from astra_tacos.rules import attributes, custom_collectives, dependencies, file
 from astra_tacos.rules.facts import Facts
 from astra_tacos.rules.inputs import Inputs, read_inputs
 from astra_tacos.rules.node_facts import UnknownFact
-from astra_tacos.rules.rule import Finding, Found, Rule, Severity
+from astra_tacos.rules.rule import Finding, Found, Rule
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.run import RunInputs
-from astra_tacos.support.rows import Result, Row, Table
+from astra_tacos.support.rows import Answer, Result, Row, Severity, Table
 from astra_tacos.workload import replay_rule
 
 _FAMILIES = (
@@ -32,6 +32,8 @@ _FAMILIES = (
     replay_rule,
 )
 """In the order in which their codes are listed."""
+_SHOWN_CODES = 4
+"""Codes of a brief answer."""
 _ALL = [
     each
     for family in _FAMILIES
@@ -81,14 +83,43 @@ class LintReport(Result):
         return f"{' and '.join(counts)} in {run}; --explain {code} says more about {code}"
 
     def rows(self) -> list[Row]:
-        """None: all findings are in the table."""
-        return []
+        """A row for each finding, errors first."""
+        from astra_tacos.workload.mends import mending
 
-    def tables(self) -> list[Table]:
-        """A row for each finding."""
+        rows = []
+        for each in self.findings:
+            text = f"{each.where}: {each.message}" + (f" ({each.remedy})" if each.remedy else "")
+            rows.append(Row(each.code, each.severity, note=text + ("; --fix may mend this" if mending(each) else "")))
+        return rows
+
+    def brief(self) -> Answer:
+        """One finding of each of the first codes, and how many more there are."""
+        counts = [(severity, *each) for severity, listed in self._counts() for each in sorted(listed.items())]
+        first = {(row.value, row.name): row for row in reversed(self.rows())}
+        rows = []
+        for severity, code, count in counts[:_SHOWN_CODES]:
+            rows.append(first[severity, code])
+            rows += [Row("", note=f"... and {count - 1:,} more of {code} (--verbose shows them)")] if count > 1 else []
+        more = ", ".join(f"{code} ({count:,})" for _, code, count in counts[_SHOWN_CODES:])
+        return Answer(self.title(), [*rows, *([Row("more codes (--verbose shows them)", note=more)] if more else [])])
+
+    def counted(self) -> list[Row]:
+        """How many errors and warnings there are, of each code."""
+        rows = []
+        for severity, counts in self._counts():
+            listed = ", ".join(f"{code} ({count:,})" if count > 1 else code for code, count in sorted(counts.items()))
+            more = f"{listed}; `astra-tacos lint` on the same files says more"
+            rows += [Row(f"lint {severity}s", sum(counts.values()), note=more)] if counts else []
+        return rows
+
+    def to_pandas(self) -> Any:
+        """The findings as a data frame, with a column for each part of them."""
         columns = ("code", "severity", "where", "what", "remedy")
         found = [(each.code, str(each.severity), each.where, each.message, each.remedy) for each in self.findings]
-        return [Table("findings", columns, found, left=columns)] if found else []
+        return Table("findings", columns, found).to_pandas()
+
+    def _counts(self) -> tuple[tuple[Severity, Mapping[str, int]], ...]:
+        return (Severity.ERROR, self.errors), (Severity.WARNING, self.warnings)
 
 
 def _count(number: int, noun: str) -> str:

@@ -28,7 +28,7 @@ from astra_tacos.run.trace.reader import trace_files
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.support.errors import AstraTacosError, OutputError, ReplayError
 from astra_tacos.support.files import check_apart, output_place, together
-from astra_tacos.support.rows import Result, Row, Table
+from astra_tacos.support.rows import Importance, Result, Row, Table
 from astra_tacos.workload.lint import LintReport, lint
 
 _RANKS_SHOWN = 8
@@ -89,8 +89,8 @@ class Replayed(Result):
         return self.ran
 
     def rows(self) -> list[Row]:
-        """The main figures."""
-        return self.answer
+        """The main figures, and how much `lint` finds."""
+        return [*self.answer, *(self.report.counted() if self.report else [])]
 
     def tables(self) -> list[Table]:
         """Ranks, collectives and busiest links, of a run that the embedded engine replayed to its end."""
@@ -220,7 +220,8 @@ def _replayed(
                 written.append(outputs.directory)
         return written
 
-    return Replayed(run_title(run), figures, run_rows(figures), report, write=write)
+    beside = [row for row in outcome.rows() if row.importance is Importance.DETAIL]
+    return Replayed(run_title(run), figures, [*run_rows(figures), *beside], report, write=write)
 
 
 def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, limit: int | None, progress: Progress) -> Replayed:

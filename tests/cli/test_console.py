@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from astra_tacos.cli.main import _fail
-from astra_tacos.cli.shared.console import echo, print_rows, print_table, printable
+from astra_tacos.cli.shared.console import echo, print_result, printable
+from astra_tacos.support.rows import Answer, Row, Table
 
 EVIL = "a\x1b]0;owned\x07\x1b[2J\r\u202eb\u200bc\u2028d\x9b1m\udcff"
 """A title of the window, a cleared screen, a line written over, mirrored text, no width, another line, a byte that is no text."""
@@ -40,8 +41,7 @@ def test_no_character_but_those_that_are_seen_gets_through(text):
 
 
 def test_tables_rows_and_lines(capsys):
-    print_rows([(EVIL, EVIL)])
-    print_table(EVIL, (EVIL, "b"), [(EVIL, "[bold]1[/bold]")])
+    print_result(Answer("", [Row(EVIL, EVIL)], [Table(EVIL, (EVIL, "b"), [(EVIL, "[bold]1[/bold]")])]))
     echo(f"{EVIL}\n{EVIL}")
     echo(EVIL, is_error=True)
     printed = capsys.readouterr()

@@ -194,3 +194,11 @@ def test_replays_of_the_whole_step():
         assert status == BAD_INPUT and message in err
     status, _, err = invoke(f"{COMMAND} --total-bandwidth 100 --refine replays")
     assert status == BAD_INPUT and "--refine replays needs a run" in err
+
+
+def test_notes_stand_before_the_details():
+    """As of every result: the answer, its table, what qualifies them, and then the tables of details."""
+    status, out, _ = invoke(f"{COMMAND} --total-bandwidth 100 --refine --refine-steps 1 --chunks-per-npu 2 --verbose")
+    parts = ("proof", "Splits by 6 schedules", "\nconstraints", "Splits by bytes", "Communication at the best split")
+    places = [re.search(re.sub("6 ", r"\\d+ ", part), out).start() for part in parts]
+    assert status == 0 and places == sorted(places)

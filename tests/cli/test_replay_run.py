@@ -65,7 +65,9 @@ def test_claims_no_exactness_where_lint_finds_errors(tmp_path):
     result = answer(f"replay {files_of(tmp_path)}", tmp_path)
     assert result["exact_to"] is None
     assert result["beyond_astra_sim"] == ["lint finds errors: N06"]
-    assert "exact by this model, not to ASTRA-sim" in run(f"replay {files_of(tmp_path)}", cwd=tmp_path).stdout
+    shown = run(f"replay {files_of(tmp_path)}", cwd=tmp_path).stdout
+    assert "exact by this model, not to ASTRA-sim" in shown
+    assert "lint errors 1 N06; `astra-tacos lint` on the same files says more" in " ".join(shown.split())
 
 
 def test_says_that_astra_sim_aborts(tmp_path):

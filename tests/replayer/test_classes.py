@@ -45,6 +45,11 @@ def assert_equal(some, classes, everyone):
     assert np.array_equal(classes.node_issue_ns[rows], everyone.node_issue_ns)
     assert np.array_equal(classes.node_finish_ns[rows], everyone.node_finish_ns)
     assert (classes.end_ns, classes.num_messages) == (everyone.end_ns, everyone.num_messages)
+    assert everyone.ranks.tolist() == list(range(len(place))) and np.array_equal(place[classes.ranks], np.arange(trace.num_ranks))
+    said, all_said = (
+        {row.name: row.value for row in outcome.rows() if "link" not in row.name} for outcome in (classes, everyone)
+    )
+    assert said == all_said
     assert sum(everyone.link_busy_ns.tolist()) == sum(classes.link_busy_ns.tolist()) * (len(place) // trace.num_ranks)
 
 

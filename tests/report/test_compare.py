@@ -6,6 +6,7 @@ import io
 import math
 import re
 from dataclasses import replace
+from html import unescape
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,7 @@ from astra_tacos.cli.shared.console import print_result
 from astra_tacos.report.compare_rows import COLUMNS, CompareRow, best_bound_ns, write_csv
 from astra_tacos.report.comparison_table import Compared
 from astra_tacos.report.figure.compare_plot import draw_comparison
+from astra_tacos.report.html.compare import compare_page
 from astra_tacos.report.style import WIDTHS, look_of
 
 SIZES = tuple(1 << power for power in range(16, 31, 2))
@@ -134,9 +136,17 @@ def test_the_table_marks_the_best_and_explains_gaps(capsys):
     text = capsys.readouterr().out
     assert "all-reduce on net: Ring 8 x Switch 4, 32 NPUs" in text
     assert text.count("*") == len(SIZES) + 1
+    assert text.count("no algorithm takes less than") == len(SIZES)
     assert "- bruck: needs a power of two" in text
     assert "- direct at 64 KiB, 256 KiB: needs a power of two" in text
     assert "budget was used up" in text
+
+
+def test_the_page_has_what_the_console_has():
+    page = unescape(compare_page(rows()).decode())
+    for table in Compared(rows(), "").tables():
+        assert table.title in page and all(line in page for line in table.remarks)
+        assert all(f">{cell}</td>" in page for cells in table.texts() for cell in cells)
 
 
 def test_programs_are_columns_also_where_they_do_not_fit(capsys):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from helpers.lint_runs import RunFiles, coll, comp, drop, every, node, one_step_exchange, recv, run_of, send
 
-from astra_tacos.rules.rule import Severity
 from astra_tacos.run.run import RunInputs
 from astra_tacos.run.trace.schema import CommType, NodeType
+from astra_tacos.support.rows import Severity
 from astra_tacos.workload.lint import RULES, lint
 
 AG, RS, A2A = CommType.ALL_GATHER, CommType.REDUCE_SCATTER, CommType.ALL_TO_ALL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 from html import unescape
 
 import pytest
@@ -11,7 +12,20 @@ from hypothesis import strategies as st
 
 from astra_tacos.cli.shared.console import print_result
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.rows import Answer, Importance, Row, Table, detail, figure_of, notes_of
+from astra_tacos.support.rows import (
+    Answer,
+    Figure,
+    Importance,
+    Row,
+    Severity,
+    Table,
+    detail,
+    figure_of,
+    notes_of,
+    share_of,
+    size_figure,
+    time_figure,
+)
 
 TEXTS = st.text(st.characters(categories=("L", "N"), codec="ascii"), min_size=1, max_size=8)
 ROWS = st.lists(st.builds(Row, TEXTS, st.integers() | TEXTS | st.none(), TEXTS, TEXTS, st.sampled_from(Importance)), max_size=6)
@@ -25,7 +39,7 @@ def test_everything_stands_in_a_notebook(rows, tables):
     page = unescape(Answer("what was found", tuple(rows), tuple(tables))._repr_html_())
     texts = [text for row in rows for text in (row.name, row.figure, row.note)]
     texts += [text for table in tables for cells in (table.columns, *table.texts()) for text in cells]
-    assert all(f"<td>{text}</td>" in page or f"<th>{text}</th>" in page for text in texts)
+    assert all(text in re.split("<[^>]*>|: ", page) for text in texts)
 
 
 def test_names_are_no_markup_in_a_notebook():
@@ -72,8 +86,31 @@ def test_without_pandas_a_frame_is_refused_in_one_line(monkeypatch):
         Answer("what was found", (Row("time", 1),)).to_pandas()
 
 
+def test_marked_and_rounded_figures_are_numbers_of_a_frame():
+    pytest.importorskip("pandas")
+    rows = [(size_figure(1 << 20), time_figure(1500.4, "*"), share_of(0.0449)), (size_figure(3), None, Figure(2, "2 ~"))]
+    table = Table("t", ("size", "time", "share"), rows)
+    assert table.texts() == [("1 MiB", "1,500 ns*", "4.5%"), ("3 B", "-", "2 ~")]
+    frame = table.to_pandas()
+    assert list(frame.columns) == ["size bytes", "time ns", "share"]
+    assert frame["size bytes"].tolist() == [1 << 20, 3] and frame["share"].tolist() == [0.0449, 2]
+    assert frame["time ns"][0] == 1500.4 and frame["time ns"].isna()[1]
+
+
 def test_with_pandas_rows_and_tables_are_frames():
     pytest.importorskip("pandas")
     table = Table("t", ("what", "ns"), [("a", 1), ("b", None)])
     assert list(Answer("what was found", (Row("time", 1, "ns"),)).to_pandas().columns) == ["name", "value", "unit", "note"]
     assert list(Answer("what was found", (), (table,)).to_pandas()["what"]) == ["a", "b"]
+
+
+def test_findings_are_rows_that_the_printer_and_a_notebook_show(capsys):
+    texts = [Row("N201", Severity.ERROR, note="node 3: " + "x " * 60), Row("", note="... and 2 more of N201")]
+    found = Answer("3 errors in a run", texts)
+    print_result(found)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("N201 error   node 3: x x") and printed[1].startswith(" " * 13 + "x x")
+    assert printed[-3:] == ["            ... and 2 more of N201", "", "3 errors in a run"]
+    assert all(row.note in found._repr_html_() for row in texts)
+    print_result(Answer("nothing found"))
+    assert capsys.readouterr().out == "nothing found\n"

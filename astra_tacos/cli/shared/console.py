@@ -18,14 +18,14 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
 
 from astra_tacos.support.errors import ConfigError, MissingFileError, OutputError, ReplayError
-from astra_tacos.support.rows import Importance, Row
+from astra_tacos.support.rows import Importance, Row, Severity
 from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ WIDTH = 100
 """Columns of what a command prints by default; names of files may be longer."""
 LINE_S = 30.0
 """Seconds between lines."""
+_COLOURS = {Severity.ERROR: "1;31", Severity.WARNING: "33"}
+_INDENT = 12
+"""Columns before the text of a finding."""
 
 
 def make_streams_lenient() -> None:
@@ -113,6 +116,8 @@ def print_result(
 ) -> None:
     """Print a result: its answer in one screen, or with `verbose` everything; what has no title is listed in full.
 
+    Findings stand above the title, which counts them.
+
     Parameters
     ----------
     error
@@ -124,41 +129,59 @@ def print_result(
     """
     title, tables = result.title(), result.tables()
     rows, details, notes = [*result.rows(), *more], [], []
-    if title:
+    if any(isinstance(row.value, Severity) for row in rows):
+        _print_findings(rows)
+        echo(wrapped(title))
+    elif title:
         notes = [row for row in rows if row.importance is Importance.NOTE]
         details = [row for row in rows if row.importance is Importance.DETAIL]
         details += [*notes, *(row for row in files if row.importance is Importance.DETAIL)]
         answer = [row for row in (*rows, *files) if row.importance is Importance.ANSWER]
-        print_answer(title, with_error([(row.name, row.figure, row.note) for row in answer], error))
+        _print_answer(title, with_error([(row.name, row.figure, row.note) for row in answer], error))
     else:
-        print_rows((row.name, row.text) for row in rows)
+        _print_rows((row.name, row.text) for row in rows)
     if verbose:
         _print_tables(table for table in tables if table.importance is Importance.ANSWER)
         if details:
-            print_rows([("", ""), *((row.name, row.text) for row in details)])
+            _print_rows([("", ""), *((row.name, row.text) for row in details)])
         _print_tables(table for table in tables if table.importance is Importance.DETAIL)
     else:
         _print_tables(table.short or table for table in tables if table.short or table.importance is Importance.ANSWER)
-        print_notes([row.note for row in notes])
+        if notes:
+            many = len(notes) > 1
+            echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}")
     if not title:
-        print_rows((row.name, row.text) for row in files)
+        _print_rows((row.name, row.text) for row in files)
         if error is not None:
             echo(f"times of the network: {plus_or_minus(error)}")
 
 
 def _print_tables(tables: Iterable[Table]) -> None:
+    """Print titled tables: the first column and those of texts to the left, numbers to the right."""
     for table in tables:
-        print_table(table.title, table.columns, table.texts(), table.left)
+        cells = [tuple(map(printable, row)) for row in (table.columns, *table.texts())]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        sides = ["<" if name in table.left or at == 0 else ">" for at, name in enumerate(table.columns)]
+        echo(f"\n{table.title}" if table.title else "")
+        for row in cells:
+            shown = (f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+            click.echo("  ".join(shown).rstrip())
         for line in table.remarks:
             echo(line)
 
 
-def print_marked(mark: str, style: str, text: str) -> None:
-    """Print a mark in a colour, and a text beside it."""
-    click.echo(f"{emphasized(mark, style)} {wrapped(text, len(mark) + 1)}")
+def _print_findings(rows: Sequence[Row]) -> None:
+    """Print findings with their marks in colours, the texts beside them, and what is left to say of them."""
+    for row in rows:
+        if isinstance(row.value, Severity):
+            mark = f"{row.name} {row.value:<7}"
+            click.echo(f"{emphasized(mark, _COLOURS[row.value])} {wrapped(row.note, len(mark) + 1)}")
+        else:
+            echo(wrapped(f"{row.name}: {row.text}") if row.name else f"{'':{_INDENT}}{row.text}")
+    echo()
 
 
-def print_rows(rows: Iterable[tuple[str, str]]) -> None:
+def _print_rows(rows: Iterable[tuple[str, str]]) -> None:
     """Print label and value pairs, aligned, one line each: all details, for `--verbose`."""
     listed = [(printable(label), printable(value)) for label, value in rows]
     first = max((len(label) for label, _ in listed), default=0)
@@ -166,12 +189,12 @@ def print_rows(rows: Iterable[tuple[str, str]]) -> None:
         click.echo(f"{label:{first}}  {value}".rstrip())
 
 
-def print_answer(title: str, rows: Iterable[tuple[str, ...]]) -> None:
+def _print_answer(title: str, rows: Iterable[tuple[str, ...]]) -> None:
     """Print a title, then labels, figures and perhaps remarks in columns; the first figure is the answer."""
     listed = [(label, figure, "".join(remark)) for label, figure, *remark in rows]
     first = max((len(label) for label, _, _ in listed), default=0)
     second = max((len(figure) for _, figure, remark in listed if figure and remark), default=0)
-    echo(f"{wrapped(title)}\n")
+    echo(wrapped(title) + ("\n" if listed else ""))
     for number, (label, figure, remark) in enumerate(listed):
         shown = printable(figure)
         space = " " * (second - len(shown) + 2) if figure and remark else ""
@@ -209,26 +232,6 @@ def print_next(directory: Path) -> None:
     from astra_tacos.run.directory import next_command
 
     echo(f"\n  next  {next_command(directory)}")
-
-
-def print_notes(notes: Sequence[str], rows: Iterable[tuple[str, str]] = (), *, verbose: bool = False) -> None:
-    """Print what is left to say after an answer: all `rows` and notes, or without `verbose` how many notes there are."""
-    if verbose:
-        print_rows([("", ""), *rows, *(("note", note) for note in notes)])
-    elif notes:
-        many = len(notes) > 1
-        echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}")
-
-
-def print_table(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]], left: Collection[str] = ()) -> None:
-    """Print a titled table: the first column and those of `left` to the left, numbers to the right."""
-    cells = [tuple(map(printable, row)) for row in (header, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    begins = [name in left or name in header[:1] or name == "pattern" for name in header]
-    echo(f"\n{title}" if title else "")
-    for row in cells:
-        shown = (f"{cell:{'<' if to_left else '>'}{width}}" for cell, to_left, width in zip(row, begins, widths, strict=True))
-        click.echo("  ".join(shown).rstrip())
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -175,21 +175,6 @@ def escape(text: object) -> str:
     import html
 
     return html.escape(str(text))
-
-
-def facts(listed: Iterable[tuple[str, str, str]]) -> str:
-    """Markup of the main figures of a page: label, value and remark of each."""
-    parts = [
-        f'<div class="fact"><dt>{escape(label)}</dt><dd>{escape(value)}<span class="more">{escape(more)}</span></dd></div>'
-        for label, value, more in listed
-    ]
-    return f'<dl class="facts{" four" if len(parts) == 4 else ""}">{"".join(parts)}</dl>'
-
-
-def pairs(listed: Iterable[tuple[str, str]]) -> str:
-    """Markup of labels and values."""
-    parts = (f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in listed)
-    return f'<dl class="pairs">{"".join(parts)}</dl>'
 
 
 def span(first: int, last: int) -> str:

@@ -9,19 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, facts, pairs, render_page, span
+from astra_tacos.report.html.page import MOST_DATA_BYTES, Section, counted, encode, escape, render_page, span
 from astra_tacos.report.html.run_bars import path_section, schedule_section
 from astra_tacos.report.html.run_data import MOST_SEGMENTS, choose_rows, link_data, timeline_data
 from astra_tacos.report.plan_file import OnlyScheduledFile, PlanFile, ScheduledRunFile
 from astra_tacos.report.prints import prints_text
 from astra_tacos.report.rank_states import STATES, Segments, coarser, find_segments, state_over_time
-from astra_tacos.report.run_report import RESULT_FILE, ReplayFile, recorded_collectives
+from astra_tacos.report.run_report import RESULT_FILE, ReplayFile, recorded_collectives, run_rows
 from astra_tacos.run.recording import REPLAY_FILE, Nodes, RecordedReplay, Recording, load_recording
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.formats.json_files import read_json_object
 from astra_tacos.support.formats.values import describe
 from astra_tacos.support.own_files import decoded, read_own
+from astra_tacos.support.rows import Row, detail, notes_of
+from astra_tacos.support.rows_html import rows_html
 from astra_tacos.support.units import format_size
 
 _POINT = (
@@ -31,7 +33,7 @@ _POINT = (
 
 
 def _run_sections(
-    facts: str, rule: str, recording: Recording, block: int, cases: dict[str, Any], links: dict[str, Any] | None
+    rows: list[Row], rule: str, recording: Recording, block: int, cases: dict[str, Any], links: dict[str, Any] | None
 ) -> list[Section]:
     """The sections of the page, from top to bottom.
 
@@ -48,7 +50,7 @@ def _run_sections(
         bars = "How ranks spend their time until they have finished; "
         bars += f"each bar is the mean of {block:,} ranks that follow one another."
     sections = [
-        Section("summary", "Summary", facts),
+        Section("summary", "Summary", rows_html(rows)),
         Section(
             "ranks",
             "What ranks do, when",
@@ -97,54 +99,51 @@ def _links_say(links: dict[str, Any], num_ranks: int) -> str:
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "\N{MICRO SIGN}s"), (1, "ns"))
 
 
-def _plan_facts(result: PlanFile, recording: Recording) -> str:
-    """Markup of the summary of a plan, from the object in `plan.json`."""
+def _plan_rows(result: PlanFile, recording: Recording) -> list[Row]:
+    """The main figures of a plan, from the object in `plan.json`."""
     times = result["before_ns"], result["time_ns"], result["exposed_before_ns"], result["exposed_ns"]
     main = _compared(*times, result["speed_up"])
-    main.append(
-        ("Collectives", f"{result['num_collectives']:,}", f"{counted(len(result['cases']), 'case')}, each synthesized once")
-    )
     printed = prints_text(result["prints"], result["backend"])
     kept = [case["reason"] for case in result["cases"] if case["reason"]]
-    others = [
-        ("Network model", result["backend"]),
-        ("Before", _before(result)),
-        ("At least", f"{result['bound_ns']:,} ns: {result['bound_where']}"),
+    return [
+        *main,
+        Row("collectives", result["num_collectives"], note=f"{counted(len(result['cases']), 'case')}, each synthesized once"),
+        detail("network model", result["backend"]),
+        detail("before", _before(result)),
+        detail("at least", result["bound_ns"], "ns", result["bound_where"]),
         *_best_native(result),
-        *((("Prints", printed),) if printed else ()),
+        *([detail("prints", printed)] if printed else []),
         *_common(recording),
-        *((("Left as it was", "; ".join(dict.fromkeys(kept))),) if kept else ()),
+        *([detail("left as it was", "; ".join(dict.fromkeys(kept)))] if kept else []),
     ]
-    return facts(main) + pairs(others)
 
 
-def _compared(before: int | None, after: int, was: int | None, now: int, speed_up: float | None) -> list[tuple[str, str, str]]:
-    """A run, and its exposed communication, before (None if it did not end) and after: labels, values and remarks."""
+def _compared(before: int | None, after: int, was: int | None, now: int, speed_up: float | None) -> list[Row]:
+    """A run, and its exposed communication, before (None if it did not end) and after."""
     share = f"{now / max(after, 1):.0%}"
     if before is None or was is None or speed_up is None:
-        rows = [("End of the run", _change(None, after), f"{after:,} ns")]
+        rows = [Row("end of the run", _change(None, after), note=f"{after:,} ns")]
     else:
         share = f"{was / max(before, 1):.0%} → {share}"
         gain = f"{abs(before - after) / max(before, 1):.1%} {'less' if after < before else 'more'} time"
         rows = [
-            ("End of the run", _change(before, after), f"{before:,} → {after:,} ns"),
-            ("Speed-up", f"{speed_up:.3f}x", "as long as before" if before == after else gain),
+            Row("end of the run", _change(before, after), note=f"{before:,} → {after:,} ns"),
+            Row("speed-up", f"{speed_up:.3f}x", note="as long as before" if before == after else gain),
         ]
-    return [*rows, ("Exposed communication", _change(was, now), f"the most of a rank: {share} of the run")]
+    return [*rows, Row("exposed", _change(was, now), note=f"the most of a rank: {share} of the run")]
 
 
-def _schedule_facts(schedule: ScheduledRunFile, recording: Recording) -> str:
-    """Markup of the summary of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
+def _schedule_rows(schedule: ScheduledRunFile, recording: Recording) -> list[Row]:
+    """The main figures of a run that was only scheduled, from the entry `schedule` of `plan.json`."""
     times = schedule["as_is_ns"], schedule["after_ns"], schedule["exposed_as_is_ns"], schedule["exposed_after_ns"]
-    main = _compared(*times, schedule["speed_up"])
-    others = [
-        ("Policies", schedule["policies"]),
-        ("Network model", schedule["backend"]),
-        ("Before", "the run as it was, with the same collective algorithms"),
+    return [
+        *_compared(*times, schedule["speed_up"]),
+        detail("policies", schedule["policies"]),
+        detail("network model", schedule["backend"]),
+        detail("before", "the run as it was, with the same collective algorithms"),
         *_common(recording),
-        *((("Notes", "; ".join(schedule["notes"])),) if schedule["notes"] else ()),
+        *notes_of(schedule["notes"]),
     ]
-    return facts(main) + pairs(others)
 
 
 def _before(result: PlanFile) -> str:
@@ -153,65 +152,37 @@ def _before(result: PlanFile) -> str:
     return f"native {result['baseline']} everywhere" if result.get("baseline") else "the run as it was"
 
 
-def _best_native(result: PlanFile) -> list[tuple[str, str]]:
+def _best_native(result: PlanFile) -> list[Row]:
     """The fastest native configuration; nothing for plans that know of none."""
     best = result.get("best_native")
     if best is None:
         return []
-    end = f"{result['best_native_ns']:,} ns: {best['name']}"
-    text = f"{end}; {result['speed_up_over_best_native']:.3f} times as long as this run"
+    text = f"{best['name']}; {result['speed_up_over_best_native']:.3f} times as long as this run"
     moved_ns = result.get("moved_ns")
-    moved = [("Best native, moved", f"{moved_ns:,} ns: in the schedule or placement of this run")] if moved_ns is not None else []
-    return [("Best native", text), *moved]
+    moved = [] if moved_ns is None else [detail("best native, moved", moved_ns, "ns", "in the schedule or placement of this run")]
+    return [detail("best native", result["best_native_ns"], "ns", text), *moved]
 
 
-def _replay_facts(result: ReplayFile, recording: Recording) -> str:
-    """Markup of the summary of a replay, from the object in `replay.json`."""
-    finish, exposed = result["finish_ns"], result["exposed_comm_ns"]
-    end = max(finish)
-    nodes = recording.nodes
-    worst = nodes.numbers[exposed.index(max(exposed))]
-    main = [
-        ("End of the run", _change(None, end), f"{end:,} ns, rank {nodes.numbers[finish.index(end)]}"),
-        (
-            "Exposed communication",
-            _change(None, max(exposed)),
-            f"the most of a rank ({worst}): {max(exposed) / max(end, 1):.0%} of the run",
-        ),
-        (
-            "Compute",
-            _change(None, max(result["compute_ns"])),
-            f"the most of a rank; the least {_change(None, min(result['compute_ns']))}",
-        ),
-        ("Sent", format_size(sum(result["sent_bytes"]) * nodes.num_alike), f"by {nodes.title} together"),
-    ]
-    findings = Counter((finding["severity"], finding["code"]) for finding in result.get("findings", ()))
+def _replay_rows(result: ReplayFile) -> list[Row]:
+    """The main figures of a replay, and what `lint` found, from the object in `replay.json`."""
+    found = Counter((finding["severity"], finding["code"]) for finding in result.get("findings", ()))
     listed = ", ".join(
-        f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(findings.items())
+        f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(found.items())
     )
-    others = [("Backend", result["backend"]), *_common(recording)]
-    if result["beyond_astra_sim"]:
-        others.append(("Not in stock ASTRA-sim", "; ".join(result["beyond_astra_sim"])))
-    if result["replaced"]:
-        others.append(("Ran another's collective", f"{counted(len(result['replaced']), 'node')}: cached by their group"))
-    if "findings" in result:
-        others.append(("Lint", listed or "nothing to say"))
-    return facts(main) + pairs(others)
+    return [*run_rows(result), *([detail("lint", listed or "nothing found")] if "findings" in result else [])]
 
 
-def _common(recording: Recording) -> list[tuple[str, str]]:
-    """Labels and values that plans and replays have in common: exactness, bytes sent, and network."""
+def _common(recording: Recording) -> list[Row]:
+    """Exactness, bytes sent, and network."""
     replays = recording.replays
     exactness = {_exactness(replay) for _, replay in replays}
     alike = recording.nodes.num_alike
     sent = " → ".join(format_size(int(replay.sent_bytes.sum()) * alike) for _, replay in replays)
+    exact = exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}: {_exactness(replay)}" for when, replay in replays)
     return [
-        (
-            "Exactness",
-            exactness.pop() if len(exactness) == 1 else "; ".join(f"{when}: {_exactness(replay)}" for when, replay in replays),
-        ),
-        ("Sent by all ranks", sent),
-        ("Network", f"{recording.network}: {recording.shape or 'a graph'}, {recording.num_npus:,} NPUs"),
+        detail("exactness", exact),
+        detail("sent", sent, note="in all"),
+        detail("network", f"{recording.network}: {recording.shape or 'a graph'}, {recording.num_npus:,} NPUs"),
     ]
 
 
@@ -324,17 +295,17 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
     ):
         raise ConfigError(f"{path}: best_native has no time, expected best_native_ns beside it: plan it again")
     subtitle = f"{counted(result['num_collectives'], 'collective')} of {result['num_ranks']:,} ranks, on {_network(recording)}"
-    facts, cases, schedule = _plan_facts(result, recording), _plan_cases(result), schedule_section(result)
-    return _page(directory, title or "Planned training run", subtitle, facts, cases, recording, schedule)
+    rows, cases, schedule = _plan_rows(result, recording), _plan_cases(result), schedule_section(result)
+    return _page(directory, title or "Planned training run", subtitle, rows, cases, recording, schedule)
 
 
 def _scheduled_page(directory: Path, title: str | None, result: OnlyScheduledFile, recording: Recording) -> bytes:
     """The report of a run whose communication was scheduled, and whose collectives keep their algorithms."""
     subtitle = f"{result['schedule']['policies']}, {recording.nodes.title}, on {_network(recording)}"
-    facts, schedule = _schedule_facts(result["schedule"], recording), schedule_section(result)
+    rows, schedule = _schedule_rows(result["schedule"], recording), schedule_section(result)
     end_ns = int(recording.after.finish_ns.max())
     cases = _replay_cases({"collectives": recorded_collectives(recording), "end_ns": end_ns})
-    return _page(directory, title or "Scheduled training run", subtitle, facts, cases, recording, schedule)
+    return _page(directory, title or "Scheduled training run", subtitle, rows, cases, recording, schedule)
 
 
 def replay_page(directory: Path, title: str | None = None) -> bytes:
@@ -353,8 +324,8 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
             found = f"{name} has {len(result[name])} entries, {REPLAY_FILE} beside it has {recording.nodes.num_ranks} ranks"
             raise ConfigError(f"{path}: {found}: they belong to different runs")
     subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
-    facts, cases = _replay_facts(result, recording), _replay_cases(result)
-    return _page(directory, title or "Replayed training run", subtitle, facts, cases, recording)
+    rows, cases = _replay_rows(result), _replay_cases(result)
+    return _page(directory, title or "Replayed training run", subtitle, rows, cases, recording)
 
 
 def _network(recording: Recording) -> str:
@@ -365,7 +336,7 @@ def _page(
     directory: Path,
     title: str,
     subtitle: str,
-    facts: str,
+    rows: list[Row],
     cases: dict[str, Any],
     recording: Recording,
     schedule: Section | None = None,
@@ -388,7 +359,7 @@ def _page(
         "cases": cases,
         "links": links,
     }
-    sections = _run_sections(facts, rule, recording, rank_bars["block"], cases, links)
+    sections = _run_sections(rows, rule, recording, rank_bars["block"], cases, links)
     try:
         sections.insert(2, path_section(recording))
     except ValueError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from astra_tacos.report.html.page import Section, counted, escape
@@ -10,6 +11,8 @@ from astra_tacos.report.policy_times import PARTS, policy_times
 from astra_tacos.report.rank_states import COMPUTES, EXPOSED, IDLE, STATES, WAITS
 from astra_tacos.run.critical_path import PathSummary, critical_path, describe_kind, summarize_path
 from astra_tacos.run.recording import COLLECTIVE, COMPUTE, RECEIVE, SEND, RecordedReplay, Recording
+from astra_tacos.support.rows import Table, Value, share_of
+from astra_tacos.support.rows_html import table_html
 from astra_tacos.support.units import format_time
 
 _MOST_POLICIES = 12
@@ -172,29 +175,33 @@ def _shares(whens: list[str], summaries: list[PathSummary]) -> str:
     of = [{(one.kind, one.what): one for one in summary.shares} for summary in summaries]
     spent = {key: max(one[key].spent_ns for one in of if key in one) for key in {key for one in of for key in one}}
     everything = sorted(spent, key=lambda key: (-spent[key], key))
-    header = "".join(f"<th>stretches{_of(when)}</th><th>ns{_of(when)}</th><th>share{_of(when)}</th>" for when in whens)
-    lines = "".join(
-        f"<tr><td>{escape(what)}</td>"
-        + "".join(
-            f"<td>{one[kind, what].count:,}</td><td>{one[kind, what].spent_ns:,}</td><td>{one[kind, what].share:.1%}</td>"
-            if (kind, what) in one
-            else "<td>-</td><td>-</td><td>-</td>"
-            for one in of
-        )
-        + "</tr>"
-        for kind, what in everything
-    )
-    return f"<h3>What is on it</h3>{_scrolled(f'<tr><th>nodes</th>{header}</tr>{lines}')}"
+    rows: list[tuple[Value, ...]] = []
+    for kind, what in everything:
+        found = [one.get((kind, what)) for one in of]
+        cells = [(None,) * 3 if each is None else (each.count, each.spent_ns, share_of(each.share)) for each in found]
+        rows.append((what, *chain.from_iterable(cells)))
+    columns = tuple(f"{name}{_of(when)}" for when in whens for name in ("stretches", "ns", "share"))
+    return _titled(Table("What is on it", ("nodes", *columns), rows))
 
 
 def _longest(summary: PathSummary) -> str:
-    header = "<tr><th>node</th><th>what</th><th>rank</th><th>id</th><th>from, ns</th><th>ns</th><th>share</th></tr>"
-    lines = "".join(
-        f"<tr><td>{escape(one['name'])}</td><td>{escape(one['what'])}</td><td>{one['rank']:,}</td><td>{one['node']}</td>"
-        f"<td>{one['start_ns']:,}</td><td>{one['ns']:,}</td><td>{one['ns'] / max(summary.end_ns, 1):.1%}</td></tr>"
+    rows = [
+        (
+            one["name"],
+            one["what"],
+            one["rank"],
+            str(one["node"]),
+            one["start_ns"],
+            one["ns"],
+            share_of(one["ns"] / max(summary.end_ns, 1)),
+        )
         for one in summary.longest
-    )
-    return f"<h3>Longest stretches of this run</h3>{_scrolled(header + lines)}"
+    ]
+    return _titled(Table("Longest stretches of this run", ("node", "what", "rank", "id", "from, ns", "ns", "share"), rows))
+
+
+def _titled(table: Table) -> str:
+    return f"<h3>{table.title}</h3>{table_html(table)}"
 
 
 def _of(when: str) -> str:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from astra_tacos.report.html.page import Section, asset, counted, escape, pairs, render_page
+from astra_tacos.report.html.page import Section, asset, counted, escape, render_page
 from astra_tacos.report.html.sweep_data import as_texts, sweep_data, varying_columns
 from astra_tacos.report.style import time_text
 from astra_tacos.report.sweep_choice import CONDITION, filtered, is_number
 from astra_tacos.report.sweep_columns import HIGHER, MEASURES, SweepColumns, as_one_value, measure_of
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.rows import Table, Value, detail
+from astra_tacos.support.rows_html import rows_html, table_html
 from astra_tacos.support.units import format_size
 
 _CRITERIA = ("time_ns", "efficiency", "time_cost", "speed_up")
 _BESIDE = ("time_ns", "efficiency", "bus_bandwidth_gbps", "speed_up", "cost", "time_cost")
-_WRAP = ' class="wrap"'
 _NOTHING = "\u2013"
 _MOST_TASKS = 24
 _MOST_VALUES = 10
@@ -55,8 +55,8 @@ def _statuses_text(table: SweepColumns) -> str:
 def _settings_html(table: SweepColumns, constant: dict[str, str]) -> str:
     """Markup of the axes with their values, and of the columns that all points share: texts by name."""
     kinds = table.kinds
-    axes = pairs((measure_of(axis, kinds).label, _values(table, axis)) for axis in table.axes)
-    shared = pairs((measure_of(name, kinds).label, _constant(table, name)) for name in constant)
+    axes = rows_html(detail(measure_of(axis, kinds).label, _values(table, axis)) for axis in table.axes)
+    shared = rows_html(detail(measure_of(name, kinds).label, _constant(table, name)) for name in constant)
     varies = f'<div class="split"><div><h3>What varies</h3>{axes}</div>'
     return varies + (f"<div><h3>What all points share</h3>{shared}</div></div>" if constant else "</div>")
 
@@ -134,28 +134,23 @@ def _best_html(table: SweepColumns, varying: list[str]) -> str:
     beside = [name for name in _BESIDE if name in table.columns and any(value is not None for value in table.columns[name])]
     header = [*(measure_of(name, kinds).label for name in tasks), "best by", "point"]
     header += [measure_of(name, kinds).label for name in (*settings, *beside)]
-    body = []
+    body: list[tuple[Value, ...]] = []
     for (task, row), criteria in rows.items():
         if task not in kept:
             continue
         point = table.columns["point"][row]
         place = [_format_value(value, measure_of(name).unit) for name, value in zip(tasks, task, strict=True)]
         figures = [_format_value(table.columns[name][row], measure_of(name).unit) for name in (*settings, *beside)]
-        body.append([*map(escape, (*place, ", ".join(criteria))), _show(point), *map(escape, figures)])
-    note = ""
-    if len(kept) < len(all_tasks):
-        note = f'<p class="note">{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table.</p>'
-    return f"<h3>The best points{' of each task' if tasks else ''}</h3>{_table(header, body, len(tasks))}{note}"
+        body.append((*place, ", ".join(criteria), point, *figures))
+    left_out = f"{len(all_tasks) - len(kept):,} more of {len(all_tasks):,} tasks are left out of this table."
+    remarks = (left_out,) if len(kept) < len(all_tasks) else ()
+    title = f"The best points{' of each task' if tasks else ''}"
+    return f"<h3>{title}</h3>{_static(Table(title, tuple(header), body, left=('best by',), remarks=remarks), 'point')}"
 
 
-def _table(header: Iterable[str], rows: Iterable[list[str]], wrapped: int) -> str:
-    """Markup of a table."""
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
-    cells = ["".join(f"<td{_WRAP if i == wrapped else ''}>{cell}</td>" for i, cell in enumerate(row)) for row in rows]
-    body = "".join(f"<tr>{line}</tr>" for line in cells)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    scroll = f'<div class="scroll" tabindex="0" role="region" aria-label="Table">{table}</div>'
-    return f'<div class="table sweep-static">{scroll}</div>'
+def _static(table: Table, points: str) -> str:
+    """Markup of a table whose column `points` has numbers of points."""
+    return f'<div class="table sweep-static">{table_html(table, {points: _show})}</div>'
 
 
 def _show(point: Any) -> str:
@@ -177,21 +172,20 @@ def _failures_html(table: SweepColumns) -> str:
     axes = {axis: as_texts(table.columns[axis]) for axis in table.axes}  # texts of many points take long
     several = [axis for axis, texts in axes.items() if len(set(texts)) > 1]
     order = sorted(groups, key=lambda key: (-len(groups[key]), key))
-    body = []
+    body: list[tuple[Value, ...]] = []
     for key in order[:_MOST_FAILURES]:
         rows = groups[key]
         shared = [axis for axis in several if len({axes[axis][row] for row in rows}) == 1] if len(rows) > 1 else several
         values = ((axis, table.columns[axis][rows[0]]) for axis in shared)
         texts = [f"{measure_of(axis, kinds).label} {_format_value(value, measure_of(axis).unit)}" for axis, value in values]
-        words = [escape(key[0]), f"{len(rows):,}", escape(key[1]) or _NOTHING, escape(", ".join(texts)) or _NOTHING]
-        body.append([*words, _show(table.columns["point"][rows[0]])])
-    note = ""
+        body.append((key[0], len(rows), key[1] or _NOTHING, ", ".join(texts) or _NOTHING, table.columns["point"][rows[0]]))
+    remarks: tuple[str, ...] = ()
     if len(order) > _MOST_FAILURES:
         left = sum(len(groups[key]) for key in order[_MOST_FAILURES:])
-        note = (
-            f'<p class="note">{len(order) - _MOST_FAILURES:,} rarer messages, of {left:,} points, are left out of this table.</p>'
-        )
-    return _table(["status", "points", "message", "in common", "first"], body, 2) + note
+        rarer = f"{len(order) - _MOST_FAILURES:,} rarer messages, of {left:,} points, are left out of this table."
+        remarks = (rarer,)
+    header = ("status", "points", "message", "in common", "first")
+    return _static(Table("Points without a result", header, body, left=("message",), remarks=remarks), "first")
 
 
 MOST_POINTS = 20_000

@@ -7,17 +7,16 @@ from typing import Any
 
 from astra_tacos.report.certificate_file import CertificateFile
 from astra_tacos.report.compare_rows import CompareRow
-from astra_tacos.report.html.page import Section, escape, facts, pairs, render_page
+from astra_tacos.report.html.page import Section, escape, render_page
 from astra_tacos.report.html.synthesis_data import MOST_DRAWN_DEVICES, MOST_DRAWN_LINKS, MOST_INTERVALS, collect, compared
-from astra_tacos.report.prints import prints_text
 from astra_tacos.report.style import capitalized, shape_text, time_text
-from astra_tacos.report.table import details, native_text, no_bound_text, sends_text
-from astra_tacos.run.backend import CONGESTION_UNAWARE
+from astra_tacos.report.table import Certificate, sends_text
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.units import format_size, rate_text, ratio_text, share_text
+from astra_tacos.support.rows import Table
+from astra_tacos.support.rows_html import rows_html, table_html
+from astra_tacos.support.units import format_size, share_text
 
 _SCRIPTS = ("topology.js", "synthesis_parts.js", "synthesis.js")
-_OF_ALL = "of all algorithms and chunkings"
 
 
 def synthesis_page(
@@ -78,33 +77,7 @@ def _faster(result: CertificateFile, comparison: Sequence[CompareRow]) -> str:
 
 
 def _certificate(result: CertificateFile, comparison: Sequence[CompareRow]) -> Section:
-    bound = "none" if result["bound_ns"] is None else time_text(result["bound_ns"])
-    about_bound = f"{_OF_ALL}; {result['bound']}: {result['bound_where']}"
-    if result["bound_ns"] is None:
-        about_bound = no_bound_text(result.get("backend", CONGESTION_UNAWARE.name))
-    main = [
-        ("time", time_text(result["time_ns"]), f"on {result.get('backend', 'its own links')}"),
-        ("bound (any algorithm)", bound, about_bound),
-        ("efficiency", "none" if result["bound_ns"] is None else share_text(result["bound_ns"], result["time_ns"]), ""),
-        ("bus bandwidth", f"{rate_text(result['bus_bandwidth_gbps'], result['time_ns'])} GB/s", "as nccl-tests defines it"),
-        ("algorithm bandwidth", f"{rate_text(result['algorithm_bandwidth_gbps'], result['time_ns'])} GB/s", "size / time"),
-        (
-            "checks",
-            "verified" if result.get("verified") else "not verified",
-            "the oracle followed every chunk; times and links agree"
-            if result.get("verified")
-            else "written with --no-verify: nothing checked this schedule",
-        ),
-    ]
-    native_ns = result.get("best_native_ns")
-    if native_ns is not None and result.get("best_native") is not None:
-        words = f"{ratio_text(native_ns, result['time_ns'])} times as long: {native_text(result)}"
-        main.insert(3, ("best native", time_text(native_ns), words))
-    printed = prints_text(result["prints"], result["backend"]) if "prints" in result else ""
-    main += [("prints", "stock ASTRA-sim", printed)] if printed else []
-    shown = ("time", "bound (any algorithm)", "bus bandwidth", "algorithm bandwidth")
-    others = [(row.name, row.text.replace(" -> ", " \N{RIGHTWARDS ARROW} ")) for row in details(result) if row.name not in shown]
-    html = facts(main) + _faster(result, comparison) + pairs(others)
+    html = _faster(result, comparison) + rows_html(Certificate(result).rows())
     if not result["bounds_ns"]:
         return Section("certificate", "Certificate", html)
     html += '<h3>All lower bounds</h3><div class="bounds" role="list">'
@@ -177,11 +150,8 @@ def _reason(row: CompareRow) -> str:
 
 def _comparison(rows: Sequence[CompareRow] | None, note: str) -> Section:
     html = '<div id="comparison"></div>' if rows is not None else ""
-    refused = [row for row in rows or () if row.time_ns is None]
+    refused = [(row.synthesizer, _reason(row)) for row in rows or () if row.time_ns is None]
     if refused:
-        lines = "".join(
-            f"<tr><td>{escape(row.synthesizer)}</td><td class='wrap'>{escape(_reason(row))}</td></tr>" for row in refused
-        )
-        html += "<h3>Algorithms that refuse</h3><div class='scroll'><table><thead><tr><th>algorithm</th><th>reason</th></tr>"
-        html += f"</thead><tbody>{lines}</tbody></table></div>"
+        table = Table("Algorithms that refuse", ("algorithm", "reason"), refused, left=("reason",))
+        html += f"<h3>{escape(table.title)}</h3>{table_html(table)}"
     return Section("algorithms", "Against the predefined algorithms", html, note)

@@ -1,4 +1,4 @@
-"""Splits and their times, as dictionaries and as rows of a table.
+"""Splits and their times, and what `optimize` says of them.
 
 The best split for real schedules is found by sequential convex programming around the solver. Each iteration measures every
 demand at the best split so far, and with each bandwidth somewhat higher and lower. The slopes give a convex model that is
@@ -9,7 +9,7 @@ split becomes the next centre and widens the region, a worse one narrows it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ from astra_tacos.study.optimizer.model import Model, profile_arrays, subnetwork_
 from astra_tacos.study.optimizer.problem import TIME, Problem
 from astra_tacos.study.optimizer.solve import Solution
 from astra_tacos.support.arrays import Floats
-from astra_tacos.support.units import format_size, format_time
+from astra_tacos.support.rows import Figure, Importance, Result, Row, Table, Value, detail, notes_of, size_figure, time_figure
+from astra_tacos.support.units import format_time
 
 BEST, EQUAL, INPUT = "best", "equal shares", "input"
 _FIRST_REGION = 2.0
@@ -100,8 +101,66 @@ def gains(splits: dict[str, dict[str, Any]], best: str) -> dict[str, float]:
     }
 
 
-def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progress) -> tuple[dict[str, Any], list[float]]:
-    """The result in figures, and the best split in GB/s.
+@dataclass(frozen=True, slots=True, eq=False)
+class Optimum(Result):
+    """The best split of bandwidth, as `optimize` prints it; `figures` is the object that `optimize --json` prints."""
+
+    figures: dict[str, Any]
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The best split with its time, by the best measure that was asked for."""
+        found: dict[str, Any] = self._judged["splits"][self._name]
+        return found
+
+    @property
+    def _judged(self) -> dict[str, Any]:
+        judged: dict[str, Any] = self.figures.get("refine", self.figures)
+        return judged
+
+    @property
+    def _name(self) -> str:
+        return REFINED if "refine" in self.figures else BEST
+
+    def title(self) -> str:
+        """The workload and the network."""
+        of = self.figures
+        return f"{of['workload']} on {of['network']}: {of['shape']}, {of['num_npus']:,} NPUs"
+
+    def rows(self) -> list[Row]:
+        """The best split, its time, what it gains over others, and what is proven of it."""
+        of = self.figures
+        shares = ", ".join(f"B{dimension} {value:,.2f}" for dimension, value in enumerate(self.best["bandwidth_gbps"]))
+        slowest = f" (rank {of['slowest_rank']}, the slowest of {of['profiles']} kinds)" if of["profiles"] > 1 else ""
+        objective = "time" if of["objective"] == TIME else "time x cost"
+        by_bytes = "by bytes: " if "refine" in of else ""
+        proof = f"{by_bytes}no split is better by more than {max(of['gap'], 1e-9):.1e} of the {objective}"
+        return [
+            Row("best split", note=f"{shares} GB/s"),
+            Row("time", format_time(self.best["time_ns"]), note=f"{format_time(of['compute_ns'])} of compute{slowest}"),
+            *(Row(f"gain over {name}", f"{gain:.3f} x") for name, gain in self._judged["gain"].items()),
+            Row("proof", note=proof),
+            detail("constraints", note="; ".join(of["constraints"])),
+            *notes_of(of["notes"]),
+        ]
+
+    def tables(self) -> list[Table]:
+        """The splits by the best measure and by bytes over bandwidth, and the communication at the best split."""
+        of, by_bytes = self.figures, "Splits by bytes over bandwidth"
+        communication = _demand_table(of["demands"])
+        if "refine" not in of:
+            return [_split_table(by_bytes, of["splits"]), communication]
+        timed = of["refine"]
+        if "num_replays" in timed:
+            made = f"{timed['num_replays']} replays of the step, {timed['backend']}"
+        else:
+            made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
+        splits = _split_table(by_bytes, of["splits"], Importance.DETAIL)
+        return [_split_table(f"Splits by {made}", timed["splits"]), splits, communication]
+
+
+def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progress) -> Optimum:
+    """The best split.
 
     Parameters
     ----------
@@ -111,69 +170,39 @@ def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progr
     with progress("solving"):
         solution = problem.solve(problem.model, problem.space)
     result = _model_result(problem, solution)
-    best, name = result, BEST
     if timer is not None:
         with progress("refining") as advance:
-            best = result["refine"] = refined(problem, solution.split, timer, steps, advance)
-        name = REFINED
-    return result, best["splits"][name]["bandwidth_gbps"]
+            result["refine"] = refined(problem, solution.split, timer, steps, advance)
+    return Optimum(result)
 
 
-def summary_rows(result: dict[str, Any], *, verbose: bool) -> list[tuple[str, ...]]:
-    """The answer as labels, figures and remarks: the best split and what it gains; with `verbose` its constraints."""
-    found, name = (result["refine"], REFINED) if "refine" in result else (result, BEST)
-    best = found["splits"][name]
-    shares = ", ".join(f"B{dimension} {value:,.2f}" for dimension, value in enumerate(best["bandwidth_gbps"]))
-    of = f" (rank {result['slowest_rank']}, the slowest of {result['profiles']} kinds)" if result["profiles"] > 1 else ""
-    objective = "time" if result["objective"] == TIME else "time x cost"
-    gains = [(f"gain over {name}", f"{gain:.3f} x") for name, gain in found["gain"].items()]
-    by_bytes = "by bytes: " if "refine" in result else ""
-    rows = [
-        ("best split", "", f"{shares} GB/s"),
-        ("time", format_time(best["time_ns"]), f"{format_time(result['compute_ns'])} of compute{of}"),
-        *gains,
-        ("proof", "", f"{by_bytes}no split is better by more than {max(result['gap'], 1e-9):.1e} of the {objective}"),
-    ]
-    return [*rows, ("constraints", "", "; ".join(result["constraints"]))] if verbose else rows
-
-
-def tables(result: dict[str, Any], *, verbose: bool) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
-    """Title, header and rows of each table: of the splits by the best measure; with `verbose` all."""
-    if verbose or "refine" not in result:
-        yield ("Splits by bytes over bandwidth", *_split_table(result["splits"]))
-    if verbose:
-        yield ("Communication at the best split", *_demand_table(result))
-    if "refine" in result:
-        timed = result["refine"]
-        if "num_replays" in timed:
-            made = f"{timed['num_replays']} replays of the step, {timed['backend']}"
-        else:
-            made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
-        yield (f"Splits by {made}", *_split_table(timed["splits"]))
-
-
-def _split_table(splits: dict[str, dict[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows of the table of splits."""
+def _split_table(title: str, splits: dict[str, dict[str, Any]], importance: Importance = Importance.ANSWER) -> Table:
+    """A row for each split."""
     count = len(next(iter(splits.values()))["bandwidth_gbps"])
     costs = ("cost", "time x cost") if any(split["cost"] is not None for split in splits.values()) else ()
     header = ("split", *(f"B{dimension}" for dimension in range(count)), "GB/s per NPU", "time", *costs)
     rows = []
     for name, split in splits.items():
-        cost = ("",) * len(costs) if split["cost"] is None else (f"${split['cost']:,.0f}", f"{split['time_cost'] / 1e9:,.0f} $s")
+        cost: tuple[Value, ...] = ("",) * len(costs)
+        if split["cost"] is not None:
+            dollars, dollar_s = split["cost"], split["time_cost"] / 1e9
+            cost = (Figure(dollars, f"${dollars:,.0f}", "$"), Figure(dollar_s, f"{dollar_s:,.0f} $s", "$s"))
         label = name if split["feasible"] else f"{name} (breaks a constraint)"
-        values = (f"{value:.2f}" for value in split["bandwidth_gbps"])
-        rows.append((label, *values, f"{split['total_gbps']:.2f}", format_time(split["time_ns"]), *cost))
-    return header, rows
+        values = (Figure(value, f"{value:.2f}") for value in (*split["bandwidth_gbps"], split["total_gbps"]))
+        rows.append((label, *values, time_figure(split["time_ns"]), *cost))
+    return Table(title, header, rows, importance)
 
 
-def _demand_table(result: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Header and rows of the table of communication at the best split."""
-    rows: list[tuple[str, ...]] = []
-    for demand in result["demands"]:
-        members = " x ".join(str(count) if count > 1 else "-" for count in demand["members"])
-        size, time = format_size(demand["size_bytes"]), format_time(demand["time_ns"])
-        rows.append((demand["pattern"], size, members, str(demand["count"]), time, f"B{demand['slowest_dimension']}"))
-    return ("collective", "size", "members", "times", "each takes", "limited by"), rows
+def _demand_table(demands: list[dict[str, Any]]) -> Table:
+    """A row for each collective at the best split."""
+    rows: list[tuple[Value, ...]] = []
+    for demand in demands:
+        members = " x ".join(str(size) if size > 1 else "-" for size in demand["members"])
+        size, time = size_figure(demand["size_bytes"]), time_figure(demand["time_ns"])
+        count = Figure(demand["count"], str(demand["count"]))
+        rows.append((demand["pattern"], size, members, count, time, f"B{demand['slowest_dimension']}"))
+    header = ("collective", "size", "members", "times", "each takes", "limited by")
+    return Table("Communication at the best split", header, rows, Importance.DETAIL)
 
 
 def _named_splits(problem: Problem, split: Floats) -> dict[str, Floats]:

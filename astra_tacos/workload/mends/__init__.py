@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from astra_tacos.rules.rule import Finding, Severity
+from astra_tacos.rules.rule import Finding
+from astra_tacos.support.rows import Severity
 from astra_tacos.workload.mends import (
     attributes,
     collectives,

@@ -13,14 +13,14 @@ from typing import Any
 from astra_tacos.export.run_directory import LOG, check_script_name
 from astra_tacos.network.network_files import own_tables
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.rules.rule import Finding, Severity
+from astra_tacos.rules.rule import Finding
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import read_run
 from astra_tacos.run.written import check_same
 from astra_tacos.support.errors import AstraTacosError, ConfigError
 from astra_tacos.support.files import check_outside, check_replaceable, replaced_directory
-from astra_tacos.support.rows import Importance, Result, Row, Table, detail
+from astra_tacos.support.rows import Importance, Result, Row, Severity, Table, detail
 from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.mends import MENDS
 from astra_tacos.workload.mends.mend import Mend

@@ -10,8 +10,8 @@ import tarfile
 import pytest
 from helpers.peers import peers
 
-from astra_tacos.rules.rule import Severity
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.rows import Severity
 from astra_tacos.workload.repairer.reading import RepairInputs
 from astra_tacos.workload.repairer.repair import repair
 
