@@ -246,4 +246,4 @@ def describe_class(task: SymmetricTask, at: int) -> str:
     if each.through_switch:
         return f"every NPU's port of dimension {each.dimension} ({dimension.block} {dimension.size})"
     end = int(each.moves[0]) * task.group.strides[each.dimension]
-    return f"0 -> {end} and all that translations make of it"
+    return f"0 -> {end} and the same link at every other NPU"

@@ -96,7 +96,8 @@ def synthesize(
     system and network files, an MSCCL XML (if the format supports the collective), and run_astra_sim.sh.
 
     On networks that look the same from every NPU, schedules of more sends than --max-sends are made for NPU 0's chunks only:
-    all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces. More than 20 million others are refused.
+    all other NPUs do the same. DIR gets schedule.npz with these sends, and no traces.
+    On other networks, a schedule of more than 20 million sends is refused.
     """
     from astra_tacos.export.run_directory import EXPORTER
     from astra_tacos.network.sketch import read_sketch

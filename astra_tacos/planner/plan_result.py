@@ -320,7 +320,7 @@ class PlanResult(Result):
         if self.clock.models_congestion:
             share = f"{self.bound_ns / max(self.time_ns, 1):.1%} of the end of the run"
         else:
-            share = "compute and latencies alone: links carry any number of messages on this model, and no network is so fast"
+            share = "compute and latencies alone: on this model a link carries any number of messages at once"
         rows.append(Row("at least", self.bound_ns, "ns", share))
         before = "" if self.exposed_before_ns is None else f"{self.exposed_before_ns:,} ns before"
         return [*rows, Row("exposed", self.exposed_ns, "ns", before)]

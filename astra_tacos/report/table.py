@@ -83,7 +83,7 @@ def share_of_bound(result: Mapping[str, Any]) -> str:
 
 def no_bound_text(backend: str) -> str:
     """Why there is no bound on a clock."""
-    return f"links carry any number of messages on {backend}, so no bandwidth bound holds there: no network is so fast"
+    return f"on {backend} a link carries any number of messages at once, so no bandwidth bound holds"
 
 
 def native_text(result: Mapping[str, Any]) -> str:

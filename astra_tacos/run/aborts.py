@@ -23,7 +23,7 @@ def abort_at_start(network: NetworkConfig, backend: Backend) -> tuple[str, ...]:
 
 
 def lack_statistics(trace: Trace, columns: WorkloadColumns) -> Bools:
-    """bool[num_nodes], nodes of kinds that ASTRA-sim's statistics lack (`Statistics.cc`, `extract_comp_comm_overlap`)."""
+    """bool[num_nodes], nodes of kinds that ASTRA-sim's statistics do not count (`Statistics.cc`, `extract_comp_comm_overlap`)."""
     lacking: Bools = np.isin(trace.kind, _LACKING) | ((trace.kind == NodeType.COMP) & columns.is_cpu_op)
     return lacking
 

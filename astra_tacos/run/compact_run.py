@@ -279,8 +279,8 @@ def check_collectives(run: Run) -> None:
     """
     if fixed := fixed_dimensions(run):
         which = ", ".join(f"dimension {index}" for index in fixed)
-        found = f"{run.groups.source}: collectives treat ranks by their numbers"
-        raise ConfigError(f"{found}, expected as period of {which} its size")
+        found = f"{run.groups.source}: an algorithm such as halvingDoubling gives each rank a part by its number"
+        raise ConfigError(f"{found}, expected a period of {which} that is the size")
 
 
 def _shown(sizes: Sequence[int]) -> str:
@@ -321,7 +321,9 @@ def compact(run: Run) -> Run:
         for index in fixed:
             period[index] = size[index]
     if period == list(size):
-        raise ConfigError(f"{workload.prefix}: collectives treat ranks by their numbers, expected rings or direct exchanges")
+        raise ConfigError(
+            f"{workload.prefix}: an algorithm such as halvingDoubling gives each rank a part by its number, expected ring or direct"
+        )
     lattice = Lattice(size, tuple(period))
     ranks = lattice.representatives
     rows = members_of(workload.rank_first, ranks)[1]

@@ -33,7 +33,7 @@ REASONS = (
 )
 
 
-NO_CLASSES = "collectives treat ranks by their numbers, expected rings or direct exchanges"
+NO_CLASSES = "an algorithm such as halvingDoubling gives each rank a part by its number, expected ring or direct"
 
 
 def assert_equal(some, classes, everyone):
@@ -191,7 +191,10 @@ def test_collectives_that_treat_ranks_by_their_numbers_are_refused():
             continue
         tree = replace(some, system=replace(some.system, native=dict.fromkeys(some.system.native, ("doubleBinaryTree",))))
         if fixed_dimensions(tree):
-            with pytest.raises(ConfigError, match=r"collectives treat ranks by their numbers, expected as period of dimension"):
+            with pytest.raises(
+                ConfigError,
+                match=r"an algorithm such as halvingDoubling gives each rank a part by its number, expected a period of dimension",
+            ):
                 replay_run(tree)
             refused += 1
     assert refused > 5

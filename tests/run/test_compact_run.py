@@ -45,7 +45,9 @@ def test_the_compact_run_of_an_expanded_one_is_the_same(seed):
     try:
         found = compact(expand(made))
     except ConfigError as error:
-        assert "collectives treat ranks by their numbers" in str(error) and "halvingDoubling" in str(made.system.native)
+        assert "an algorithm such as halvingDoubling gives each rank a part by its number" in str(
+            error
+        ) and "halvingDoubling" in str(made.system.native)
         return
     assert is_equal(compact(expand(found)), found)
     # Dimensions in which groups are not turned into themselves in order are left as they are.
@@ -106,7 +108,9 @@ def test_algorithms_that_depend_on_numbers_are_not_turned():
     native = dict.fromkeys(made.system.native, ("doubleBinaryTree",))
     run = expand(replace(made, system=replace(made.system, native=native)))
     run = replace(run, prefixes=(), collectives=(), implementation=np.full_like(run.implementation, -1))
-    with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected rings or direct exchanges"):
+    with pytest.raises(
+        ConfigError, match="an algorithm such as halvingDoubling gives each rank a part by its number, expected ring or direct"
+    ):
         compact(run)
 
 

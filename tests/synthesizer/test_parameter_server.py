@@ -104,7 +104,7 @@ def test_any_collective_and_number(workers, servers, name, chunks, block, model)
 def test_refusals():
     refuse = SYNTHESIZERS["parameter-server"].why_not
     ring = topology("Ring 6 100")
-    assert "direct is what servers on all NPUs do" in str(refuse(ring, make_collective("all-reduce", 6, MIB)))
+    assert "if all NPUs serve, the algorithm is direct" in str(refuse(ring, make_collective("all-reduce", 6, MIB)))
     assert "without passing NPUs" in str(refuse(ring, make_collective("all-reduce", 6, MIB, members=range(4))))
     large = topology("Switch 130 100")
     assert "at most 128 NPUs" in str(refuse(large, make_collective("all-reduce", 130, MIB, members=range(4))))

@@ -86,7 +86,7 @@ _MOST_SENDS = 1 << 22
 def refuse_without_servers(topology: Topology, collective: Collective) -> str | None:
     """The reason why a network has no use for it, or is too large; None if it is not."""
     if collective.num_members == topology.num_endpoints:
-        return "expected NPUs that take no part, which can serve (--helpers): direct is what servers on all NPUs do"
+        return "expected NPUs that take no part and can serve (--helpers): if all NPUs serve, the algorithm is direct"
     if topology.num_endpoints > _MOST_NPUS:
         return f"solves programmes of at most {_MOST_NPUS} NPUs, these are {topology.num_endpoints:,}"
     if collective.least_sends > _MOST_SENDS:

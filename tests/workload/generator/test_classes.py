@@ -133,5 +133,8 @@ def test_collectives_that_depend_on_numbers_are_refused(written, tmp_path):
     path = tmp_path / "classes/system.json"
     system = read_json(path)
     path.write_text(json.dumps(system | {"all-reduce-implementation": ["halvingDoubling"]}))
-    with pytest.raises(ConfigError, match="collectives treat ranks by their numbers, expected as period of dimension"):
+    with pytest.raises(
+        ConfigError,
+        match="an algorithm such as halvingDoubling gives each rank a part by its number, expected a period of dimension",
+    ):
         read_compact(tmp_path / "classes", written.network)
