@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,7 +100,7 @@ def test_what_is_registered_is_checked(name, collectives, make, message):
 
 def test_what_is_no_schedule_is_refused():
     at.register_synthesizer("mine", ["all-gather"])(lambda problem: None)
-    with pytest.raises(at.ConfigError, match="mine: returned NoneType, expected a Schedule"):
+    with pytest.raises(at.SynthesisError, match="mine: returned NoneType, expected a Schedule"):
         at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine")
 
 
@@ -115,3 +117,26 @@ def test_the_command_line_takes_a_plugin(tmp_path):
         done = command("--plugin", "mine.py", "compare", cwd=tmp_path)
         assert done.returncode == 2 and done.stderr.startswith(f"astra-tacos: error: {message}")
         assert done.stderr.count("\n") == 1
+
+
+def test_what_a_synthesizer_of_ones_own_raises_is_one_line_with_its_place():
+    @at.register_synthesizer("mine", ["all-gather"])
+    def mine(problem):
+        raise ValueError("no idea")
+
+    with pytest.raises(at.SynthesisError, match=r"mine: ValueError: no idea \(test_face\.py:\d+\)"):
+        at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine")
+    compared = at.compare(NETWORK, "all-gather", "64KiB", ["mine", "ring"])
+    assert "mine" in " ".join(compared.to_pandas().columns)
+
+
+def test_a_schedule_has_the_name_of_its_synthesizer():
+    at.register_synthesizer("mine", ["all-gather"])(lambda problem: SYNTHESIZERS["ring"].make(problem, 0))
+    assert at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine").schedule.synthesizer == "mine"
+
+
+def test_a_program_starts_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "astra_tacos", "--version"], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    assert done.stdout.startswith("astra-tacos, version")

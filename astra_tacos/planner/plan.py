@@ -21,7 +21,7 @@ from astra_tacos.planner.run_files import check_output
 from astra_tacos.planner.scheduled import scheduled, write_scheduled
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.run.backend import Backend
-from astra_tacos.run.directory import read_found
+from astra_tacos.run.directory import Given, find_run, read_found
 from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import QUIET, OnProgress
 from astra_tacos.support.errors import ConfigError
@@ -32,7 +32,7 @@ STAGES: tuple[Stage, ...] = (placed, scheduled)
 """What may move a run before its collectives are planned, in this order; a request asks for at most one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Plan(Result):
     """A run that was planned.
 
@@ -80,15 +80,27 @@ class Plan(Result):
         return self._whole.tables()
 
 
-def plan(request: PlanRequest, output: Path, on_native: OnProgress = QUIET, on_progress: OnProgress = QUIET) -> Plan:
+def plan(
+    request: PlanRequest | str | Path,
+    output: str | Path,
+    on_native: OnProgress = QUIET,
+    on_progress: OnProgress = QUIET,
+    *,
+    network: str | Path | None = None,
+    **more: Any,
+) -> Plan:
     """Write a training run with synthesized collectives, and replay the run before and after.
 
     Parameters
     ----------
     request
-        What is asked.
+        The directory of a run; or a `PlanRequest`, which says all.
     output
         Directory to write; a plan that is there is replaced.
+    network
+        The network of a run that is given by its directory; None for the one inside.
+    **more
+        Other fields of a `PlanRequest` for such a run, such as `place=True`.
     on_native, on_progress
         Called with how many native configurations, and distinct collectives or combinations of policies, are done, and how many
         there are.
@@ -101,7 +113,23 @@ def plan(request: PlanRequest, output: Path, on_native: OnProgress = QUIET, on_p
         If neither a planned run nor the run before goes to its end.
     VerificationError
         If the planned run does not do what the run before did: a defect of this package.
+
+    Examples
+    --------
+    >>> from astra_tacos import plan
+    >>> plan("runs/gpt", "planned", network="n.yml")  # doctest: +SKIP
+    <Plan: 96 collectives of 16 ranks, 4 distinct, on the congestion-aware model>
     """
+    output = Path(output)
+    if not isinstance(request, PlanRequest):
+        found = find_run(Path(request), f"plan({str(request)!r})", Given(network=None if network is None else Path(network)))
+        request = PlanRequest(found, **more)
+    elif network is not None or more:
+        raise ConfigError("request: found a PlanRequest beside other arguments, expected it alone")
+    return _plan(request, output, on_native, on_progress)
+
+
+def _plan(request: PlanRequest, output: Path, on_native: OnProgress, on_progress: OnProgress) -> Plan:
     check_output(output, request.inputs)
     if request.schedule is not None:
         check_asked(request.schedule)

@@ -169,8 +169,16 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
 
     def figures(self, best: CandidateRun) -> tuple[CaseFigures, ...]:
         """Figures of each distinct collective, those in which a rank spends most of the run first."""
-        return case_figures(self.workload, best.solutions, self.own.replay, best.after)
+        separate = set(best.made.workload.of_instance.tolist())  # all nodes of other cases are in joint schedules
+        joint = {case.name for number, case in enumerate(self.workload.cases) if number not in separate}
+        figures = case_figures(self.workload, best.solutions, self.own.replay, best.after)
+        return tuple(_as_joint(each) if each.name in joint else each for each in figures)
 
     def joint_figures(self, best: CandidateRun) -> tuple[JointFigures, ...]:
         """Figures of joint schedules."""
         return joint_figures(best)
+
+
+def _as_joint(figures: CaseFigures) -> CaseFigures:
+    """The figures of a case all of whose collectives run in joint schedules: none of a schedule of its own."""
+    return replace(figures, algorithm="joint", chunks_per_npu=0, link_model="", predicted_ns=None, together_ns=None)

@@ -13,11 +13,11 @@ from astra_tacos.support.units import format_size, format_time
 
 _NO_RESULT = "-"
 _OF_SIZE = ("synthesizer", "time", "of the bound", "bus bandwidth", "sends", "notes")
-_MOST_COLUMNS = 4
+MOST_COLUMNS = 4
 """Synthesizers that are shown: what fits into 100 columns beside the size, native and the bound."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Compared(Result):
     """What synthesizers take for a collective of some sizes.
 
@@ -49,7 +49,7 @@ class Compared(Result):
 
         Then a table for each size, with all figures of each synthesizer.
         """
-        names, few = (_columns(_by_size(self.by_task), most, self.programs) for most in (None, _MOST_COLUMNS))
+        names, few = (_columns(_by_size(self.by_task), most, self.programs) for most in (None, MOST_COLUMNS))
         notes = _refusals([row for row in self.by_task if row.synthesizer in self.programs])
         hidden = len(names) - len(few)
         if hidden:

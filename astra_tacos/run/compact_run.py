@@ -322,7 +322,8 @@ def compact(run: Run) -> Run:
             period[index] = size[index]
     if period == list(size):
         raise ConfigError(
-            f"{workload.prefix}: an algorithm such as halvingDoubling gives each rank a part by its number, expected ring or direct"
+            f"{workload.prefix}: an algorithm such as halvingDoubling gives each rank a part by its number, "
+            "expected ring or direct"
         )
     lattice = Lattice(size, tuple(period))
     ranks = lattice.representatives

@@ -24,7 +24,7 @@ LinkOrder = Literal["serial", "tokens", "window", "none"]
 LINK_ORDERS: tuple[LinkOrder, ...] = ("serial", "tokens", "none", "window")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Schedule:
     """Sends of a collective on a topology. Row order is the order in which every link takes its sends.
 
@@ -81,6 +81,10 @@ class Schedule:
     trip: Ints32 | None = None
     link_order: LinkOrder | None = None
     in_flight: int | None = None
+
+    def __repr__(self) -> str:
+        what = f"{self.collective.name} of {self.collective.size_bytes:,} bytes on {self.topology.name}"
+        return f"<Schedule: {what}, {self.num_sends:,} sends in {self.collective_time_ns:,} ns by {self.synthesizer}>"
 
     def to_pandas(self) -> Any:
         """The sends as a data frame, a row each: chunk, src, dst, bytes, reduces, start_ns, end_ns.

@@ -17,7 +17,7 @@ from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
 from astra_tacos.report.compare_rows import NATIVE, CompareRow
-from astra_tacos.report.comparison_table import Compared
+from astra_tacos.report.comparison_table import MOST_COLUMNS, Compared
 from astra_tacos.report.table import few_bytes_text
 from astra_tacos.run.aborts import abort_at_start
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend, Binary
@@ -29,7 +29,7 @@ from astra_tacos.solver.solution import Request
 from astra_tacos.solver.solve import check_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
 from astra_tacos.support.quoted import quoted
-from astra_tacos.support.units import format_size, parse_size
+from astra_tacos.support.units import format_size, parse_size, parse_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
 from astra_tacos.synthesizer.search.search import search
 from astra_tacos.synthesizer.search.search_options import THOROUGH, SearchOptions
@@ -95,7 +95,9 @@ class Comparison:
         remarks = [f"ASTRA-sim aborts here with its own algorithms: {reason}" for reason in self.astra_sim_aborts]
         run_as = {size: run_bytes for size in self.sizes if (run_bytes := self.size_as_run(size)) != size}
         remarks += [f"run as {format_size(run_bytes)}: {few_bytes_text(size)}" for size, run_bytes in run_as.items()]
-        return Compared(rows, self.clock.name, tuple(each.name for each in self.candidates), tuple(remarks))
+        few = self.synthesizers if len(self.synthesizers) <= MOST_COLUMNS else ()  # who names few looks for them
+        named = (*(each.name for each in self.candidates), *few)
+        return Compared(rows, self.clock.name, named, tuple(remarks))
 
     def _blank(self, size: int, name: str) -> CompareRow:
         about = self.topology.name, self.topology.describe_shape(), self.topology.num_endpoints
@@ -194,7 +196,7 @@ def _printed(prints: Iterable[tuple[Binary, int | None]]) -> dict[str, Any]:
 def compare(
     network: NetworkConfig | str | Path,
     collective: str,
-    sizes: Iterable[int | str],
+    sizes: str | Iterable[int | str],
     synthesizers: Iterable[str] | None = None,
     root: int | None = None,
     **more: Any,
@@ -206,7 +208,7 @@ def compare(
     network
         The network, or the path of its file.
     sizes
-        Bytes, or texts such as `64KiB`.
+        Bytes, or texts such as `64KiB`; or one text, such as `64KiB,1MiB` or `64KiB:1GiB`.
     synthesizers
         Their names; None for those that `auto` tries.
     root
@@ -238,6 +240,8 @@ def compare(
     names = tuple(auto_synthesizers() if synthesizers is None else synthesizers)
     if unknown := [name for name in names if name != AUTO and name not in SYNTHESIZERS]:
         raise ConfigError(f"synthesizers: found {quoted(unknown[0])}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")
+    if isinstance(sizes, str):
+        sizes = parse_sizes(sizes)
     in_bytes = tuple(parse_size(size) if isinstance(size, str) else size for size in sizes)
     check_sends(request.network, collective, replace(request.options, chunks_per_npu=1))
     topology = build_topology(request.network, may_forward=True)

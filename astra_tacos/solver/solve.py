@@ -54,7 +54,7 @@ from astra_tacos.verifier.symmetric_oracle import check_symmetric
 def solve(
     network: Request | NetworkConfig | str | Path,
     collective: str | None = None,
-    size: int | str = 0,
+    size: int | str | None = None,
     progress: Progress = silent,
     **more: Any,
 ) -> Solution | CompactSolution:
@@ -99,8 +99,10 @@ def solve(
             raise ConfigError(
                 "collective: found None, expected a name such as 'all-reduce', or a Request in place of the network"
             )
-        network = Request.of(network, collective, size, **more)
-    elif collective is not None or more:
+        if size is None and "part_bytes" not in more:
+            raise ConfigError("size: found None, expected bytes, or a text such as '64MiB'")
+        network = Request.of(network, collective, size or 0, **more)
+    elif collective is not None or size is not None or more:
         raise ConfigError("request: found one beside other arguments, expected a Request alone")
     return _solve(network, progress)
 

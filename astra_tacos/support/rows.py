@@ -34,6 +34,7 @@ class Figure:
         return self.shown
 
 
+_LONGEST_REPR = 300
 Value = int | float | str | Figure | None
 """A figure: a number, a text that has its unit, or None where it is unknown."""
 
@@ -167,6 +168,10 @@ class Result(ABC):
     def tables(self) -> list[Table]:
         """All tables."""
         return []
+
+    def __repr__(self) -> str:
+        title = self.title() or next((table.title for table in self.tables()), "")
+        return f"<{type(self).__name__}: {title}>"[:_LONGEST_REPR]
 
     def to_pandas(self) -> Any:
         """The rows as a data frame; of a result that has no rows its first table.

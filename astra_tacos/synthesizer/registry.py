@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from traceback import extract_tb
 from typing import TypeVar
 
 from astra_tacos.collective import COLLECTIVES, UNEQUAL
 from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
-from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
 from astra_tacos.support.quoted import quoted
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.synthesizer import Synthesizer
@@ -68,10 +71,15 @@ def register_synthesizer(name: str, collectives: Iterable[str], *, in_auto: bool
             raise ConfigError(f"{name}: a function of ({', '.join(takes)}), expected one of (problem) or of (problem, seed)")
 
         def made(problem: Problem, seed: int) -> Schedule:
-            schedule = make(problem, seed) if takes == _TAKES else make(problem)
+            try:
+                schedule = make(problem, seed) if takes == _TAKES else make(problem)
+            except Exception as error:
+                at = extract_tb(error.__traceback__)[-1]
+                kind = "" if isinstance(error, AstraTacosError) else f"{type(error).__name__}: "
+                raise SynthesisError(f"{kind}{error} ({Path(at.filename).name}:{at.lineno})") from error
             if not isinstance(schedule, Schedule):
-                raise ConfigError(f"{name}: returned {type(schedule).__name__}, expected a Schedule")
-            return schedule
+                raise SynthesisError(f"returned {type(schedule).__name__}, expected a Schedule")
+            return replace(schedule, synthesizer=name)
 
         SYNTHESIZERS[name] = Synthesizer(made, known, is_random=takes == _TAKES, in_auto=in_auto)
         return make

@@ -18,7 +18,7 @@ from astra_tacos.support.errors import ConfigError
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs/report.md"
 PROGRAM = "    astra-tacos "
-MOST_PICTURE_BYTES = 300_000
+MOST_PICTURE_BYTES = 600_000
 COARSER = {
     "algorithms.yml": {
         "64KiB:64MiB": "[64KiB, 1MiB]",

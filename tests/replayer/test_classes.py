@@ -193,7 +193,7 @@ def test_collectives_that_treat_ranks_by_their_numbers_are_refused():
         if fixed_dimensions(tree):
             with pytest.raises(
                 ConfigError,
-                match=r"an algorithm such as halvingDoubling gives each rank a part by its number, expected a period of dimension",
+                match=r"an algorithm such as halvingDoubling gives each rank a part by its number, expected a period of",
             ):
                 replay_run(tree)
             refused += 1

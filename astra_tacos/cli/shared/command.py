@@ -86,6 +86,10 @@ class Command(click.Command):
             if error.option_name in self.removed:
                 instead = self.removed[error.option_name]
                 raise click.UsageError(f"{error.option_name} is gone: `{instead}` does the same.") from None
+            if parent is not None and error.option_name in _option_names(parent.command):
+                raise click.UsageError(
+                    f"{error.option_name} stands before the command: `astra-tacos {error.option_name} ... {info_name}`."
+                ) from None
             commands = {f"`{info_name}`": self} | {f"`{info_name} {name}`": self._mode(name) for name in self.modes}
             owners = [name for name, command in commands.items() if error.option_name in _option_names(command)]
             if not owners:

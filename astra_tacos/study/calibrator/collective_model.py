@@ -45,8 +45,10 @@ PRIORS: dict[str, tuple[float, float, str]] = {
     "tree_ratio": (1.0, 0.5, "step of a tree, in steps of a ring"),
     "growth": (0.45, 0.3, "power of the message with which long steps grow"),
 }
-"""Name: typical value, how far others are from it (a factor of e to this power), meaning. A constant
-that no measured time depends on keeps its typical value. `nvls_share` is that of published 8 GiB All-Reduces of H200 and B200 with and without the switch."""
+"""Name: typical value, how far others are from it (a factor of e to this power), meaning.
+
+A constant that no measured time depends on keeps its typical value. `nvls_share` is that of published 8 GiB All-Reduces of H200
+and B200 with and without the switch."""
 
 
 @dataclass(frozen=True, slots=True)
