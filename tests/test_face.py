@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.command import run as command
 
@@ -87,7 +89,7 @@ def test_a_synthesizer_of_ones_own_is_compared_and_solves():
             lambda seed, problem: None,
             r"mine: a function of \(seed, problem\), expected one of \(problem\)",
         ),
-        ("ring", ["all-gather"], lambda problem: None, "'ring' is a synthesizer already"),
+        ("ring", ["all-gather"], lambda problem: None, "'ring' is taken"),
         ("Mine!", ["all-gather"], lambda problem: None, "name: found 'Mine!'"),
         ("mine", ["gather-all"], lambda problem: None, "collectives: found 'gather-all'"),
         ("mine", "all-gather", lambda problem: None, "collectives: found 'all-gather', expected a list"),
@@ -140,3 +142,63 @@ def test_a_program_starts_as_a_module():
         [sys.executable, "-m", "astra_tacos", "--version"], capture_output=True, text=True, encoding="utf-8", check=True
     )
     assert done.stdout.startswith("astra-tacos, version")
+
+
+def other_network(problem):
+    fast = at.build_topology(at.NetworkConfig("fast", (at.Dimension("Ring", 16, 5000.0, 1.0),)))
+    return SYNTHESIZERS["ring"].make(at.Problem.of(fast, problem.collective, problem.timing.link_model), 0)
+
+
+def other_collective(problem):
+    gather = at.all_gather(problem.topology.num_npus, problem.collective.size_bytes)
+    return SYNTHESIZERS["ring"].make(problem.on(problem.topology, gather), 0)
+
+
+def other_size(problem):
+    small = at.all_reduce(problem.topology.num_npus, 4096)
+    return SYNTHESIZERS["ring"].make(problem.on(problem.topology, small), 0)
+
+
+def wrong_channel(problem):
+    made = SYNTHESIZERS["ring"].make(problem, 0)
+    return replace(made, channel=made.channel + np.int32(999))
+
+
+def ends(problem):
+    sys.exit(0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (other_network, "returned a schedule of another network, expected the links of torus_4x4"),
+        (other_collective, "another collective: its name is all-gather, expected all-reduce"),
+        (other_size, r"another collective: its size_bytes is 4096, expected 1048576"),
+        (wrong_channel, "a wrong channel, expected whole numbers from 0 to 63"),
+        (ends, "SystemExit: 0"),
+    ],
+)
+def test_a_schedule_of_another_problem_is_no_answer(make, message):
+    """The oracle takes the network, the collective and the delays from the schedule: it would prove another one."""
+    at.register_synthesizer("mine", ["all-reduce"])(make)
+    with pytest.raises(at.SynthesisError, match=message):
+        at.solve(NETWORK, "all-reduce", "1MiB", synthesizer="mine")
+    compared = at.compare(NETWORK, "all-reduce", ["1MiB"], ["mine", "ring"])
+    row = next(row for row in compared.by_task if row.synthesizer == "mine")
+    assert row.time_ns is None
+
+
+@pytest.mark.parametrize(
+    ("collective", "sizes", "more", "message"),
+    [
+        ("nope", ["4KiB"], {}, "collective: found 'nope'"),
+        ("all-reduce", [0], {}, "sizes: found 0"),
+        ("all-reduce", [True], {}, "sizes: found True"),
+        ("all-reduce", [], {}, "sizes: found none"),
+        ("broadcast", ["4KiB"], {"root": 99}, "root 99"),
+        ("all-reduce", ["4KiB"], {"synthesizer": "ring"}, "synthesizer: found it beside synthesizers"),
+    ],
+)
+def test_a_wrong_comparison_is_one_line(collective, sizes, more, message):
+    with pytest.raises(at.ConfigError, match=message):
+        at.compare(NETWORK, collective, sizes, ["ring"], **more)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.collective import make_collective, size_as_run
+from astra_tacos.collective import COLLECTIVES, make_collective, size_as_run
 from astra_tacos.collective.collective import Collective
 from astra_tacos.export.candidate import Candidate
 from astra_tacos.network.composition import build_topology
@@ -237,15 +237,25 @@ def compare(
     ['ring', 'direct', 'native']
     """
     request = Request.of(network, collective, **more)
+    if "synthesizer" in more or "root" in more:
+        raise ConfigError("synthesizer: found it beside synthesizers, expected synthesizers alone")
     names = tuple(auto_synthesizers() if synthesizers is None else synthesizers)
     if unknown := [name for name in names if name != AUTO and name not in SYNTHESIZERS]:
         raise ConfigError(f"synthesizers: found {quoted(unknown[0])}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")
     if isinstance(sizes, str):
         sizes = parse_sizes(sizes)
     in_bytes = tuple(parse_size(size) if isinstance(size, str) else size for size in sizes)
+    for size in in_bytes:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ConfigError(f"sizes: found {quoted(size)}, expected bytes from 1 on, or texts such as '64KiB'")
+    if not in_bytes or not names:
+        raise ConfigError(f"{'sizes' if names else 'synthesizers'}: found none, expected one or more")
+    if collective not in COLLECTIVES:
+        raise ConfigError(f"collective: found {quoted(collective)}, expected one of {', '.join(COLLECTIVES)}")
     check_sends(request.network, collective, replace(request.options, chunks_per_npu=1))
     topology = build_topology(request.network, may_forward=True)
     check_clock(topology, request.network, request.clock)
+    make_collective(collective, topology.num_npus, max(in_bytes), 1, root, topology.endpoints)  # a wrong root is so for all sizes
     asked = topology, collective, root, request.options, in_bytes, names, request.network
     comparison = Comparison(*asked, clock=request.clock, checks=request.checks)
     return comparison.compared(mark_best(list(comparison.rows())))

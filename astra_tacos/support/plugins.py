@@ -36,7 +36,8 @@ def load_plugin(path: str | Path) -> None:
     """
     file = Path(path)
     if not file.is_file():
-        raise ConfigError(f"{file}: no such file, expected a Python file that registers something")
+        what = "is a directory" if file.is_dir() else "no such file"
+        raise ConfigError(f"{file}: {what}, expected a Python file that registers something")
     name = f"astra_tacos_plugin_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file.absolute())
     if spec is None or spec.loader is None:
@@ -47,7 +48,7 @@ def load_plugin(path: str | Path) -> None:
         spec.loader.exec_module(module)
     except AstraTacosError as error:
         raise ConfigError(f"{file}: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [each for each in extract_tb(error.__traceback__) if Path(each.filename) == file.absolute()]
         where = f"{file}:{frames[-1].lineno}" if frames else str(file)
         raise ConfigError(f"{where}: {type(error).__name__}: {error}, expected a file that runs") from error

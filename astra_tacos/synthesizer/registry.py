@@ -10,7 +10,10 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import TypeVar
 
+import numpy as np
+
 from astra_tacos.collective import COLLECTIVES, UNEQUAL
+from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
@@ -20,6 +23,10 @@ from astra_tacos.synthesizer.synthesizer import Synthesizer
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
 _TAKES = ("problem", "seed")
+_RESERVED = (AUTO, "native", "bound", "size")
+"""Words of `--synthesizer` and columns of `compare`."""
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_COLUMNS = ("chunk", "channel", "reduces", "start_ns", "end_ns")
 Make = TypeVar("Make", bound=Callable[..., Schedule])
 
 
@@ -58,30 +65,61 @@ def register_synthesizer(name: str, collectives: Iterable[str], *, in_auto: bool
     """
     if not _NAME.fullmatch(name):
         raise ConfigError(f"register_synthesizer: name: found {quoted(name)}, expected letters, digits and dashes like my-rings")
-    if name in SYNTHESIZERS or name == AUTO:
-        raise ConfigError(f"register_synthesizer: name: {quoted(name)} is a synthesizer already, expected another name")
+    if name in SYNTHESIZERS or name in _RESERVED:
+        raise ConfigError(f"register_synthesizer: name: {quoted(name)} is taken, expected another name")
     known = frozenset(collectives)
     if isinstance(collectives, str) or not known or (unknown := sorted(known - COLLECTIVES.keys() - set(UNEQUAL))):
         found = quoted(collectives) if isinstance(collectives, str) or not known else quoted(unknown[0])
         raise ConfigError(f"register_synthesizer: collectives: found {found}, expected a list out of {', '.join(COLLECTIVES)}")
 
     def register(make: Make) -> Make:
-        takes = tuple(inspect.signature(make).parameters)
+        if not callable(make):
+            raise ConfigError(f"{name}: found {type(make).__name__}, expected a function of (problem) or of (problem, seed)")
+        parameters = inspect.signature(make).parameters.values()
+        takes = tuple(each.name if each.kind in _POSITIONAL else f"*, {each.name}" for each in parameters)
         if takes not in (_TAKES[:1], _TAKES):
             raise ConfigError(f"{name}: a function of ({', '.join(takes)}), expected one of (problem) or of (problem, seed)")
 
         def made(problem: Problem, seed: int) -> Schedule:
             try:
                 schedule = make(problem, seed) if takes == _TAKES else make(problem)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 at = extract_tb(error.__traceback__)[-1]
                 kind = "" if isinstance(error, AstraTacosError) else f"{type(error).__name__}: "
                 raise SynthesisError(f"{kind}{error} ({Path(at.filename).name}:{at.lineno})") from error
             if not isinstance(schedule, Schedule):
                 raise SynthesisError(f"returned {type(schedule).__name__}, expected a Schedule")
+            if wrong := _why_another(schedule, problem):
+                raise SynthesisError(f"returned a schedule of {wrong}")
             return replace(schedule, synthesizer=name)
 
         SYNTHESIZERS[name] = Synthesizer(made, known, is_random=takes == _TAKES, in_auto=in_auto)
         return make
 
     return register
+
+
+def _why_another(schedule: Schedule, problem: Problem) -> str:
+    """How a schedule differs from one of a problem; "" if it does not. The oracle takes links and chunks from the schedule."""
+    topology, asked = schedule.topology, problem.topology
+    if not isinstance(topology, Topology) or not all(
+        np.array_equal(getattr(topology, name), getattr(asked, name))
+        for name in ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns")
+    ):
+        return f"another network, expected the links of {asked.name}"
+    found, expected = schedule.collective, problem.collective
+    for name in ("name", "num_npus", "size_bytes", "root"):
+        if getattr(found, name) != getattr(expected, name):
+            return f"another collective: its {name} is {getattr(found, name)}, expected {getattr(expected, name)}"
+    if found.member_npus.tolist() != expected.member_npus.tolist():
+        return "another collective: its members are others"
+    timing, delays = schedule.timing, problem.timing
+    if (timing.link_model, timing.reduce_bandwidth_gbps) != (delays.link_model, delays.reduce_bandwidth_gbps):
+        return f"another link model: {timing.link_model}, expected {delays.link_model}"
+    columns = [getattr(schedule, name) for name in _COLUMNS]
+    if any(not isinstance(column, np.ndarray) or column.ndim != 1 or len(column) != len(columns[0]) for column in columns):
+        return f"unequal columns, expected arrays of one length: {', '.join(_COLUMNS)}"
+    for name, column, most in (("chunk", columns[0], found.num_chunks), ("channel", columns[1], topology.num_channels)):
+        if column.dtype.kind not in "iu" or (len(column) and not 0 <= int(column.min()) <= int(column.max()) < most):
+            return f"a wrong {name}, expected whole numbers from 0 to {most - 1:,}"
+    return ""

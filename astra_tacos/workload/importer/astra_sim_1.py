@@ -15,7 +15,18 @@ from pathlib import Path
 from astra_tacos.run.trace.schema import CommType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.formats.values import describe
-from astra_tacos.workload.importer.layers import NONE, PATTERNS, Layer, Phase, Step, read_row, read_table, strided_groups, whole
+from astra_tacos.workload.importer.layers import (
+    MOST_NODES,
+    NONE,
+    PATTERNS,
+    Layer,
+    Phase,
+    Step,
+    read_row,
+    read_table,
+    strided_groups,
+    whole,
+)
 
 _FORWARD, _INPUTS, _WEIGHTS = range(3)
 _PHASE_NAMES = ("forward", "input gradient", "weight gradient")
@@ -240,6 +251,10 @@ def read_astra_sim_1_workload(path: Path, sizes: Sequence[int], num_passes: int 
         _check_model_group(path, num_inner, sizes)
     elif values:
         raise ConfigError(f"{path}:1: found {describe(' '.join(values))} after {name}, expected nothing")
+    phases, num_ranks = num_passes * len(rows), math.prod(sizes)
+    if 2 * phases * num_ranks > MOST_NODES:  # a pass has a phase for each layer at least
+        found = f"{num_ranks:,} ranks with {phases:,} phases each or more, in {num_passes:,} passes"
+        raise ConfigError(f"{path}: {found}, expected at most {MOST_NODES // 2:,} in all")
     layers = tuple(_layer(where, fields, name, number) for number, (where, fields) in enumerate(rows))
     return AstraSim1Workload(str(path), name, math.prod(sizes), num_inner, layers, bottom, num_passes)
 

@@ -262,3 +262,8 @@ def test_options_that_do_not_fit(tmp_path):
     simai = written(tmp_path, text(*ROWS, head=f"HYBRID_TRANSFORMER_FWD_IN_BCKWD {MODEL_GROUP} 1 all_gpus: 4"))
     with pytest.raises(ConfigError, match=r"--passes: found 2, but .* is a text of SimAI"):
         import_run([simai], tmp_path / "out", options=ImportOptions(num_passes=2))
+
+
+def test_more_passes_than_nodes_allow_are_refused_before_they_are_made(tmp_path):
+    with pytest.raises(ConfigError, match=r"4 ranks with 40,000,000,000,000 phases each or more, .* expected at most 500,000"):
+        read_astra_sim_1_workload(written(tmp_path, text(*ROWS)), [4], 10**13)
