@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 )
 @run_options(required=True, takes_compact=True)
 @output_option("Write the planned run here.", required=True)
-@backend_option("also runs a binary of ASTRA-sim before and after.", packets=True)
+@backend_option("also times both runs with your ASTRA-sim.", packets=True)
 @ns3_option
 @candidate_option
 @search_options(without=("max_sends", "link_model"), defaults=PLAN_OPTIONS)

@@ -76,7 +76,7 @@ def only_place(
     type=click.Choice(("host", "ace", "ideal")),
     default="host",
     show_default=True,
-    help="Who drives communication: cores of the NPU, an engine beside it (ACE), or nobody that takes anything.",
+    help="Who drives communication: cores of the NPU, an engine beside it (ACE), or an ideal endpoint that takes nothing.",
 )
 @click.option("--cores", type=click.IntRange(1), default=80, show_default=True, help="Cores of an NPU.")
 @click.option("--core-bandwidth", type=float, default=79.68, show_default=True, metavar="GB/s", help="What a core moves.")

@@ -45,7 +45,7 @@ class PlanRequest:
     ----------
     inputs
         The files of the run, or the directory of a compact one and its network. Ranks of a compact run stand for all of their
-        class: of options, its plan has `backend`, `baseline` and the effort.
+        class: its plan takes `backend`, `baseline` and the effort only.
     backend
         The clock: the network model that times all runs of the plan, or its name; None takes the one with queues.
     options
@@ -60,7 +60,7 @@ class PlanRequest:
     Raises
     ------
     ConfigError
-        If some of them exclude one another, or one does not count beside the others.
+        If some of them exclude one another, or one of them has no effect.
     """
 
     inputs: RunInputs | CompactInputs
@@ -76,7 +76,7 @@ class PlanRequest:
     most_messages: int | None = option(
         None,
         Whole(),
-        "About how many messages ASTRA-sim may simulate, no fewer than native collectives take; by default 20 times those.",
+        "About how many messages the planned run may have; by default 20 times those of native collectives, and never fewer than those.",
         group=Group.SIMULATORS,
         name="max-messages",
     )

@@ -59,7 +59,8 @@ def skipped_node(facts: NodeFacts) -> Findings:
 
     A skipped node ends at once, but ASTRA-sim issues its dependents only at the rank's next event (`workload/Workload.cc`,
     `skip_invalid`). If no other node of the rank is running then, there is no such event: the rank stalls silently. This is an
-    error if all other nodes of the rank come before or after the skipped one, else a warning.
+    error if dependencies order every other node of the rank before or after the skipped one, so that none can be running; else a
+    warning.
 
     Remedy: make it a COMP node, or let its dependents depend on its predecessors instead.
     """
@@ -107,7 +108,7 @@ def no_statistics(facts: NodeFacts) -> Findings:
     a message of the workload, ASTRA-sim aborts, so that later ranks never print their line. This is an error if all nodes without
     dependents are messages, else a warning.
 
-    Remedy: make them GPU nodes, if their timing may be that of GPU nodes.
+    Remedy: make them GPU nodes, if they may occupy the GPU.
     """
     view = facts.workload
     where = lack_statistics(view.trace, view.columns)

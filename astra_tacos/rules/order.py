@@ -146,7 +146,7 @@ def different_sizes(facts: Facts) -> Findings:
         )
 
 
-@rule("C08", "ranks number a collective of all ranks differently")
+@rule("C08", "ranks count their collectives differently")
 def different_numbers(facts: Facts) -> Findings:
     """A native collective of all ranks has another number on some rank, as ranks ran different numbers of collectives before.
 

@@ -14,7 +14,7 @@ def stalled_replay(facts: Facts) -> Findings:
 
     Some faults stall a run or not, depending on timing (A13, C05, C06, C07, M05, M06, S19), and are warnings. Where nothing else
     is wrong, `lint` replays the run on the network model that it is checked for, and this finding says where it stalls. A run
-    that ends has the warnings only: with other bandwidths or latencies it may stall.
+    that ends keeps the warnings: with other bandwidths or latencies it may still stall.
 
     Remedy: do what the warnings say.
     """

@@ -247,7 +247,7 @@ def backend_option(
     text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {default}"
     text += _PACKET * packets
     if also_program:
-        text += f" {ASTRA_SIM} {also_program} {NS3} does so with one that was built with ns-3."
+        text += f" {ASTRA_SIM} {also_program} {NS3} does the same with a binary that was built with ns-3."
 
     def decorate(command: Command) -> Command:
         @click.option("--backend", type=click.Choice(names), help=text)

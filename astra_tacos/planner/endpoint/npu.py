@@ -22,7 +22,7 @@ from astra_tacos.support.errors import ConfigError
 
 
 class Mode(StrEnum):
-    """Who drives communication: cores of the NPU, an engine beside it, or nobody that takes anything."""
+    """Who drives communication: cores of the NPU, an engine beside it, or an ideal endpoint that takes nothing of the NPU."""
 
     HOST = "host"
     ACE = "ace"

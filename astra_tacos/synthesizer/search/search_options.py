@@ -152,13 +152,13 @@ class SearchOptions:
     chunks_per_npu: int | Literal["auto"] | None = option(
         None,
         Whole(word="auto"),
-        "Chunks in an NPU's shard, or in its part for another NPU; for a broadcast or reduce, in all. auto tries several.",
+        "Chunks that each NPU's shard is cut into; of an all-to-all each part for another NPU, of a broadcast or reduce the whole buffer. auto tries several.",
         in_python="None takes the collective as it is cut, and means auto where no collective is given.",
     )
     max_sends: int = option(
         MAX_SENDS,
         Whole(),
-        "Most sends of a schedule with more than one chunk per NPU that --chunks-per-npu auto tries.",
+        "--chunks-per-npu auto tries no schedule of more sends; one chunk per NPU is always tried.",
         group=Group.SEARCH,
     )
     link_model: LinkModel | Literal["auto", "fastest"] = option(
@@ -196,7 +196,7 @@ class SearchOptions:
     effort: str = option(
         DEFAULT,
         Choice((), EFFORTS),
-        "How long to search: normal stops where the next step promises less than 1%, and replays no other models.",
+        "How long to search: normal stops where the next step promises less than 1%.",
         in_python="It is also the budget of auto, unless one is given.",
     )
     budget: int | None = option(
