@@ -76,7 +76,7 @@ class PlanRequest:
     most_messages: int | None = option(
         None,
         Whole(),
-        "About how many messages the planned run may have; by default 20 times those of native collectives, and never fewer than those.",
+        "About how many messages the planned run may have; by default 20 times those of native collectives, never fewer.",
         group=Group.SIMULATORS,
         name="max-messages",
     )

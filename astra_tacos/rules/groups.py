@@ -176,10 +176,10 @@ def plan_clash(facts: Facts) -> Findings:
 def plans_shared(facts: Facts) -> Findings:
     """Two groups of a rank run one pattern by one algorithm, which ASTRA-sim frees twice when it ends.
 
-    The cycles of the run are right. But ASTRA-sim may abort at its end (`free(): invalid pointer`, `malloc_consolidate(): unaligned
-    fastbin chunk detected`); that depends on the memory allocator alone. A second thread prints the cycles, so the abort may come
-    before the line of any rank (`Logging.cc`). The plan of a group of fewer than all ranks frees a list of one algorithm, which plans share
-    (`CommunicatorGroup.cc`, `get_collective_plan`; `CollectivePlan.cc`).
+    The cycles of the run are right. But ASTRA-sim may abort at its end (`free(): invalid pointer`, `malloc_consolidate():
+    unaligned fastbin chunk detected`); that depends on the memory allocator alone. A second thread prints the cycles, so the
+    abort may come before the line of any rank (`Logging.cc`). The plan of a group of fewer than all ranks frees a list of one
+    algorithm, which plans share (`CommunicatorGroup.cc`, `get_collective_plan`; `CollectivePlan.cc`).
 
     Remedy: start ASTRA-sim by the `run_astra_sim.sh` that `generate`, `plan` and `lint --fix` write. This script gives a logging
     configuration, with which each line is printed at once: all ranks are printed before the abort. Or give the nodes custom

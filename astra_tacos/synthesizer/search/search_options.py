@@ -152,7 +152,7 @@ class SearchOptions:
     chunks_per_npu: int | Literal["auto"] | None = option(
         None,
         Whole(word="auto"),
-        "Chunks that each NPU's shard is cut into; of an all-to-all each part for another NPU, of a broadcast or reduce the whole buffer. auto tries several.",
+        "Chunks that each NPU's shard is cut into (all-to-all: each part; broadcast, reduce: the buffer). auto tries several.",
         in_python="None takes the collective as it is cut, and means auto where no collective is given.",
     )
     max_sends: int = option(
