@@ -12,7 +12,7 @@ from astra_tacos.schedule.timing import LinkModel, Timing, compute_timing
 class Problem(NamedTuple):
     """What a synthesizer is given, and a bound speaks of.
 
-    Parameters
+    Attributes
     ----------
     topology
         The network.
