@@ -25,7 +25,7 @@ from astra_tacos.planner.retime.collectives import SynthesizedCollectives
 from astra_tacos.planner.retime.exposure_bound import QuickestBytes, exposed_ns, least_exposed_ns
 from astra_tacos.planner.retime.request import parse_schedule
 from astra_tacos.planner.retime.search import search
-from astra_tacos.planner.retime.symmetry import read_graph
+from astra_tacos.planner.retime.task_reader import read_graph
 from astra_tacos.planner.retime.written import run_of
 from astra_tacos.planner.run_bound import run_bound
 from astra_tacos.planner.solution import CaseSolution
