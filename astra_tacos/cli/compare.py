@@ -116,9 +116,8 @@ def compare(
     compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
     rows = mark_best(collected("comparing", what.rows(), what.num_rows))
     paths = files.write(rows)
-    run_as = {size: what.size_as_run(size) for size in sizes if what.size_as_run(size) != size}
     if as_json:
-        more = {"astra_sim_aborts": list(what.astra_sim_aborts), "run_as_bytes": run_as}
+        more = {"astra_sim_aborts": list(what.astra_sim_aborts), "run_as_bytes": what.run_as_bytes}
         print_json(comparison_result(rows, paths) | more | network.carried_error)
     else:
         print_result(what.compared(rows), verbose=verbose, error=network.error)

@@ -36,7 +36,11 @@ class TraceView:
         self.files = files
         self.is_workload = is_workload
         self.trace: Trace = files.trace
-        self.rank: Ints = files.trace.rank
+
+    @cached_property
+    def rank(self) -> Ints:
+        """int64[num_nodes], rank or position in whose file each node is."""
+        return self.trace.rank
 
     @property
     def columns(self) -> WorkloadColumns:

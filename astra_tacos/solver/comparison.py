@@ -93,8 +93,7 @@ class Comparison:
     def compared(self, rows: list[CompareRow]) -> Compared:
         """The rows as a result, with what there is to say of them."""
         remarks = [f"ASTRA-sim aborts here with its own algorithms: {reason}" for reason in self.astra_sim_aborts]
-        run_as = {size: run_bytes for size in self.sizes if (run_bytes := self.size_as_run(size)) != size}
-        remarks += [f"run as {format_size(run_bytes)}: {few_bytes_text(size)}" for size, run_bytes in run_as.items()]
+        remarks += [f"run as {format_size(run_bytes)}: {few_bytes_text(size)}" for size, run_bytes in self.run_as_bytes.items()]
         few = self.synthesizers if len(self.synthesizers) <= MOST_COLUMNS else ()  # who names few looks for them
         named = (*(each.name for each in self.candidates), *few)
         return Compared(rows, self.clock.name, named, tuple(remarks))
@@ -106,6 +105,11 @@ class Comparison:
     def size_as_run(self, size: int) -> int:
         """The bytes that a size is run as: other ones where it has fewer than NPUs and searches choose the number of chunks."""
         return size_as_run(self.collective, self.topology.num_endpoints, size) if self.options.chooses_chunks else size
+
+    @property
+    def run_as_bytes(self) -> dict[int, int]:
+        """By size, the bytes that it is run as where these are others."""
+        return {size: run_bytes for size in self.sizes if (run_bytes := self.size_as_run(size)) != size}
 
     @property
     def astra_sim_aborts(self) -> tuple[str, ...]:
@@ -237,7 +241,7 @@ def compare(
     ['ring', 'direct', 'native']
     """
     request = Request.of(network, collective, **more)
-    if "synthesizer" in more or "root" in more:
+    if "synthesizer" in more:
         raise ConfigError("synthesizer: found it beside synthesizers, expected synthesizers alone")
     names = tuple(auto_synthesizers() if synthesizers is None else synthesizers)
     if unknown := [name for name in names if name != AUTO and name not in SYNTHESIZERS]:
