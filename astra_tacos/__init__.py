@@ -50,7 +50,7 @@ _PUBLIC = {
         "register_synthesizer": "synthesizer.registry",
         "load_plugin": "support.plugins",
         "compare": "solver.comparison",
-        "Compared": "report.comparison_table",
+        "Compared": "pages.comparison_table",
     },
     "Schedules": {
         "Problem": "schedule.problem",

@@ -16,6 +16,7 @@ from astra_tacos.network.blocks.building_block import BuildingBlock
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.network.topology import Topology
+from astra_tacos.pages.comparison_table import Compared
 from astra_tacos.planner.endpoint.endpoint import EndpointResult, divide_endpoint
 from astra_tacos.planner.endpoint.npu import Npu, Partition
 from astra_tacos.planner.plan import Plan, plan
@@ -27,7 +28,6 @@ from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
 from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
-from astra_tacos.report.comparison_table import Compared
 from astra_tacos.rules.rule import Finding
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.compact_run import compact, expand, read_compact

@@ -22,7 +22,7 @@ LEVELS = (
     {"run"},
     {"rules"},
     {"bounds"},
-    {"synthesizer", "verifier", "replayer", "report"},
+    {"synthesizer", "verifier", "replayer", "pages"},
     {"export"},
     {"solver"},
     {"planner"},

@@ -27,8 +27,8 @@ from astra_tacos.cli.shared.options import (
 from astra_tacos.cli.shared.request_options import refuse_useless
 from astra_tacos.cli.shared.search_options import candidate_option, collective_options, read_candidates, search_options
 from astra_tacos.collective import make_collective
-from astra_tacos.report.compare_rows import FILES, ComparisonFiles, comparison_result
-from astra_tacos.report.style import WIDTHS
+from astra_tacos.pages.compare_rows import FILES, ComparisonFiles, comparison_result
+from astra_tacos.pages.style import WIDTHS
 from astra_tacos.solver.first_use import CHECKING, REPLAYING, searching
 from astra_tacos.support.units import MAX_SIZE_BYTES
 from astra_tacos.synthesizer import auto_synthesizers

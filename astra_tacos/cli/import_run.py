@@ -121,7 +121,7 @@ def import_run(
 
 
 def _show_program(result: dict[str, Any], *, verbose: bool, as_json: bool) -> None:
-    from astra_tacos.report.table import Certificate
+    from astra_tacos.pages.table import Certificate
 
     command, exactness = result.pop("command"), result.pop("exactness")
     if as_json:

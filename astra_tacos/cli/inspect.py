@@ -70,7 +70,7 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
         return
     collectives = result.pop("collectives", [])
     if "time_ns" in result:
-        from astra_tacos.report.table import Certificate
+        from astra_tacos.pages.table import Certificate
 
         made = Certificate(result)
         title = f"{path}, {kind}: {made.title()}"
@@ -85,7 +85,7 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
 
 def _tables(collectives: list[dict[str, Any]]) -> list[Table]:
     """The collectives of a trace, all that are listed and few."""
-    from astra_tacos.report.trace_summary import COLLECTIVES_HEADER, collective_rows
+    from astra_tacos.pages.trace_summary import COLLECTIVES_HEADER, collective_rows
 
     if not collectives:
         return []
@@ -109,7 +109,7 @@ def _text(value: Any, most: int) -> str:
 
 
 def _trace(prefix: Path) -> dict[str, Any]:
-    from astra_tacos.report.trace_summary import summarise_trace
+    from astra_tacos.pages.trace_summary import summarise_trace
     from astra_tacos.run.trace.reader import read_trace
 
     compile_ahead(*INSPECTING)

@@ -113,7 +113,7 @@ def measured(algorithm: str, size: int, output: Path, as_json: bool, **files: An
     others become a level, and a dimension of kind Switch. DIR gets hosts.csv, too: which host each NPU is.
     """
     from astra_tacos.network.fabric.measured import MeasuredHosts
-    from astra_tacos.report.csv_table import write_table
+    from astra_tacos.pages.csv_table import write_table
 
     found = MeasuredHosts.of(read_host_matrix(**files), algorithm, size)
     table = io.StringIO()

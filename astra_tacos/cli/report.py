@@ -13,8 +13,8 @@ from astra_tacos.cli.report_page import SWEEP, Wanted, find_page
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import echo, print_json, progress
 from astra_tacos.cli.shared.options import OUTPUT, PATH, json_option, network_option
-from astra_tacos.report.style import FORMATS, WIDTHS, check_figure, save_figure
-from astra_tacos.report.sweep_choice import CONDITION
+from astra_tacos.pages.style import FORMATS, WIDTHS, check_figure, save_figure
+from astra_tacos.pages.sweep_choice import CONDITION
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
 from astra_tacos.support.input_file import note_input

@@ -53,28 +53,28 @@ def _draw(kind: str, path: Path, options: dict[str, Any]) -> Figure:
     width = options["width"]
     match kind:
         case "topology":
-            from astra_tacos.report.figure.topology_plot import draw_topology
+            from astra_tacos.pages.figure.topology_plot import draw_topology
 
             network, busy = read_drawn(path)
             return draw_topology(network, width, busy)
         case "timeline":
             return _timeline(path, width, options["chunk"])
         case "tree":
-            from astra_tacos.report.figure.symmetric_plot import draw_tree
+            from astra_tacos.pages.figure.symmetric_plot import draw_tree
 
             return draw_tree(read_symmetric(path), width, options["chunk"] or 0)
         case "policies":
-            from astra_tacos.report.policy_times import draw_policies, read_policies
+            from astra_tacos.pages.policy_times import draw_policies, read_policies
 
             rows, note = read_policies(path, options["most"])
             return draw_policies(rows, width, note)
         case "compare":
-            from astra_tacos.report.compare_rows import read_rows
-            from astra_tacos.report.figure.compare_plot import draw_comparison
+            from astra_tacos.pages.compare_rows import read_rows
+            from astra_tacos.pages.figure.compare_plot import draw_comparison
 
             return draw_comparison(read_rows(path), width)
-    from astra_tacos.report.figure.sweep_plot import draw_sweep
-    from astra_tacos.report.sweep_choice import choose, filtered
+    from astra_tacos.pages.figure.sweep_plot import draw_sweep
+    from astra_tacos.pages.sweep_choice import choose, filtered
     from astra_tacos.study.sweep.table import read_sweep
 
     table, where = read_sweep(path), options["where"]
@@ -85,7 +85,7 @@ def _draw(kind: str, path: Path, options: dict[str, Any]) -> Figure:
 
 def _timeline(path: Path, width: str, chunk: int | None) -> Figure:
     if (recording := recording_file(path)) is not None:
-        from astra_tacos.report.figure.timeline_plot import draw_rank_timeline
+        from astra_tacos.pages.figure.timeline_plot import draw_rank_timeline
         from astra_tacos.run.recording import load_recording
 
         if chunk is not None:
@@ -96,10 +96,10 @@ def _timeline(path: Path, width: str, chunk: int | None) -> Figure:
     if kind is Kind.NETWORK:
         raise ConfigError(f"{path}: found a network, expected {expected}")
     if kind is Kind.SYMMETRIC and chunk is None:
-        from astra_tacos.report.figure.symmetric_plot import draw_symmetric_timeline
+        from astra_tacos.pages.figure.symmetric_plot import draw_symmetric_timeline
 
         return draw_symmetric_timeline(load_symmetric(target), width)
-    from astra_tacos.report.figure.timeline_plot import draw_timeline
+    from astra_tacos.pages.figure.timeline_plot import draw_timeline
 
     return draw_timeline(load_schedule(kind, target), width, chunk)
 

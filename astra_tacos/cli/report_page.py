@@ -16,7 +16,7 @@ from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.temporaries import scratch_directory
 
 if TYPE_CHECKING:
-    from astra_tacos.report.compare_rows import CompareRow
+    from astra_tacos.pages.compare_rows import CompareRow
     from astra_tacos.run.directory import CompactInputs
     from astra_tacos.run.run import RunInputs
     from astra_tacos.schedule.schedule import Schedule
@@ -47,8 +47,8 @@ class Wanted:
 
 
 def _of_schedule(directory: Path, wanted: Wanted) -> bytes:
-    from astra_tacos.report.certificate_file import read_certificate
-    from astra_tacos.report.html.synthesis import synthesis_page
+    from astra_tacos.pages.certificate_file import read_certificate
+    from astra_tacos.pages.html.synthesis import synthesis_page
 
     schedule = load_schedule(Kind.RUN_DIRECTORY, directory)
     result = read_certificate(directory / "result.json", schedule)
@@ -60,20 +60,20 @@ def _of_schedule(directory: Path, wanted: Wanted) -> bytes:
 
 
 def _of_run(directory: Path, wanted: Wanted) -> bytes:
-    from astra_tacos.report.html.run import PLAN_FILE, plan_page, replay_page
+    from astra_tacos.pages.html.run import PLAN_FILE, plan_page, replay_page
 
     return (plan_page if (directory / PLAN_FILE).is_file() else replay_page)(directory, wanted.title)
 
 
 def _of_comparison(directory: Path, wanted: Wanted) -> bytes:
-    from astra_tacos.report.compare_rows import read_rows
-    from astra_tacos.report.html.compare import compare_page
+    from astra_tacos.pages.compare_rows import read_rows
+    from astra_tacos.pages.html.compare import compare_page
 
     return compare_page(read_rows(directory), wanted.title)
 
 
 def _of_sweep(directory: Path, wanted: Wanted) -> bytes:
-    from astra_tacos.report.html.sweep import render_sweep
+    from astra_tacos.pages.html.sweep import render_sweep
     from astra_tacos.study.sweep.store import TABLE_FILE
     from astra_tacos.study.sweep.table import read_sweep
 

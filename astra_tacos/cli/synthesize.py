@@ -134,7 +134,7 @@ def synthesize(
     if as_json:
         print_json(result)
         return
-    from astra_tacos.report.table import Certificate
+    from astra_tacos.pages.table import Certificate
 
     files = file_rows(output, run.command, run.exactness) if output is not None else file_rows(None, "")
     more = [detail("checks", solution.checked if with_checks else "not verified")]

@@ -62,7 +62,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
     """
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network
-    from astra_tacos.report.table import describe_efficiency
+    from astra_tacos.pages.table import describe_efficiency
     from astra_tacos.solver.planned_verdict import is_placed, verify_planned
     from astra_tacos.solver.verdict import verify_directory, verify_program, verify_schedule_file
     from astra_tacos.support.own_files import read_own

@@ -9,13 +9,13 @@ import numpy as np
 
 from astra_tacos.bounds.certificate import efficiency_of
 from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.pages.prints import prints_text
 from astra_tacos.planner.best_native import BestNative
 from astra_tacos.planner.run_bound import RunBound, less_truncated
 from astra_tacos.planner.solution import CaseSolution
 from astra_tacos.planner.synthesis import least_ns
 from astra_tacos.planner.workload import DistinctCollective, MessageCounts, Workload
 from astra_tacos.replayer.run_replay import Attempt, try_replay
-from astra_tacos.report.prints import prints_text
 from astra_tacos.run.backend import Backend, binaries_for
 from astra_tacos.run.critical_path import PathSummary
 from astra_tacos.run.outcome import RunOutcome

@@ -16,9 +16,9 @@ from astra_tacos.export.candidate import Candidate
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import NetworkConfig
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.compare_rows import NATIVE, CompareRow
-from astra_tacos.report.comparison_table import MOST_COLUMNS, Compared
-from astra_tacos.report.table import few_bytes_text
+from astra_tacos.pages.compare_rows import NATIVE, CompareRow
+from astra_tacos.pages.comparison_table import MOST_COLUMNS, Compared
+from astra_tacos.pages.table import few_bytes_text
 from astra_tacos.run.aborts import abort_at_start
 from astra_tacos.run.backend import CONGESTION_AWARE, Backend, Binary
 from astra_tacos.solver.clock import bounds_on, check_clock, time_on, timed_for

@@ -41,7 +41,7 @@ _SORT = "astra_tacos.support.kernels.shared"
 
 READING = ("astra_tacos.run.trace._scan_kernels", _ROWS)
 """Traces, from files."""
-INSPECTING = (*READING, "astra_tacos.report._path_kernels")
+INSPECTING = (*READING, "astra_tacos.pages._path_kernels")
 """A summary of traces."""
 WRITING = (_ROWS,)
 """Traces, to files."""

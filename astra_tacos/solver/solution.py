@@ -18,7 +18,7 @@ from astra_tacos.export.run_directory import RESULT_FILE, RunDirectory, write_ru
 from astra_tacos.network.network_config import NetworkConfig, read_network
 from astra_tacos.network.sketch import Sketch
 from astra_tacos.network.topology import Topology
-from astra_tacos.report.table import Certificate
+from astra_tacos.pages.table import Certificate
 from astra_tacos.run.backend import Backend, choose_backend
 from astra_tacos.schedule.schedule import LinkOrder, Schedule
 from astra_tacos.schedule.storage import save_schedule
@@ -272,7 +272,7 @@ class Solution(_Certified):
         axes
             Axes of matplotlib; `axes.figure.savefig(...)` writes them.
         """
-        from astra_tacos.report.figure.timeline_plot import draw_timeline
+        from astra_tacos.pages.figure.timeline_plot import draw_timeline
 
         return draw_timeline(self.schedule, width).axes[0]
 
@@ -284,7 +284,7 @@ class Solution(_Certified):
         path
             The page.
         """
-        from astra_tacos.report.html.synthesis import synthesis_page
+        from astra_tacos.pages.html.synthesis import synthesis_page
 
         note = "'astra-tacos compare' makes a comparison with other algorithms."
         page = synthesis_page(self.schedule, self.to_json(), None, note)  # type: ignore[arg-type]

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.network.network_config import NetworkConfig, configured, read_network
-from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
-from astra_tacos.replayer.run_replay import replay_run, try_classes
-from astra_tacos.report.run_report import (
+from astra_tacos.pages.run_report import (
     check_replay_directory,
     run_result,
     run_rows,
@@ -19,6 +17,8 @@ from astra_tacos.report.run_report import (
     write_replay_directory,
     write_run_csv,
 )
+from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_binary, run_astra_sim
+from astra_tacos.replayer.run_replay import replay_run, try_classes
 from astra_tacos.run.backend import NS3, PACKET, Backend, choose_backend
 from astra_tacos.run.compact_run import expand, read_compact
 from astra_tacos.run.outcome import RunOutcome

@@ -15,7 +15,7 @@ from helpers.command import answer, run
 
 from astra_tacos.cli.main import cli
 from astra_tacos.cli.shared.options import SIZES
-from astra_tacos.report.compare_rows import COLUMNS, NATIVE
+from astra_tacos.pages.compare_rows import COLUMNS, NATIVE
 from astra_tacos.support.errors import ConfigError, VerificationError
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
@@ -174,7 +174,7 @@ def test_files_appear_together_or_not_at_all(network, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("astra_tacos.report.compare_rows.write_json", full)
+    monkeypatch.setattr("astra_tacos.pages.compare_rows.write_json", full)
     common = f"--network {network} --sizes 64KiB --synthesizers ring,tacos --csv rows.csv --output out"
     result = compare(f"{common}")
     assert str(result.exception) == "out/compare.json: cannot be written (No space left on device)"

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from helpers.damage import refusal
 
 from astra_tacos.cli.main import cli
-from astra_tacos.report.compare_rows import COLUMNS, read_rows
+from astra_tacos.pages.compare_rows import COLUMNS, read_rows
 from astra_tacos.study.sweep.table import write_table
 from astra_tacos.support.errors import ConfigError
 

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from astra_tacos.report.style import _RC, save_figure
+from astra_tacos.pages.style import _RC, save_figure
 
 CUT = 1.5
 """Pixels by which a text may leave the figure: its box has a rim."""

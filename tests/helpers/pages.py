@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_tacos.bounds.certificate import certify
-from astra_tacos.report.html.synthesis import synthesis_page
+from astra_tacos.pages.html.synthesis import synthesis_page
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.schedule.storage import save_schedule
 from astra_tacos.support.files import write_json

@@ -12,7 +12,7 @@ import yaml
 from helpers.networks import config
 
 from astra_tacos import AstraTacosError, build_topology, certify, make_collective, synthesize
-from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.pages.sweep_columns import SweepColumns
 from astra_tacos.support.units import BYTES_PER_GB, BYTES_PER_GIB
 
 _LINKS_PER_NPU = {"Ring": lambda size: 2, "FullyConnected": lambda size: size - 1, "Switch": lambda size: 1}

@@ -19,10 +19,10 @@ from helpers.sweep_files import sweep
 from astra_tacos.cli.main import BAD_INPUT
 from astra_tacos.network.blocks import ASTRA_SIM_BLOCKS, BUILDING_BLOCKS
 from astra_tacos.network.network_config import read_network, write_network
+from astra_tacos.pages.topology_groups import MOST_DEVICES, group
+from astra_tacos.pages.topology_layout import layout
 from astra_tacos.planner.group_topology import group_topology
 from astra_tacos.replayer.run_replay import replay_run
-from astra_tacos.report.topology_groups import MOST_DEVICES, group
-from astra_tacos.report.topology_layout import layout
 from astra_tacos.run.backend import BACKENDS
 from astra_tacos.study.sweep.evaluate import evaluate
 from astra_tacos.study.sweep.point import OK, Conditions

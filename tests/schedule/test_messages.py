@@ -20,9 +20,9 @@ from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.export.chrome_trace import EXPORTER as TIMELINE
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
 from astra_tacos.export.send_rows import EXPORTER as ROWS
+from astra_tacos.pages.html.synthesis_data import arrivals, collect
+from astra_tacos.pages.links_over_time import bars_of, link_rows, sends_of_chunk
 from astra_tacos.replayer.schedule_replay import replay_schedule
-from astra_tacos.report.html.synthesis_data import arrivals, collect
-from astra_tacos.report.links_over_time import bars_of, link_rows, sends_of_chunk
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.storage import load_schedule, save_schedule
 from astra_tacos.verifier.program import verify_msccl_xml, verify_trace

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from astra_tacos.export.chakra import export_chakra
 from astra_tacos.export.stand_in import stand_in_of
+from astra_tacos.pages.html.synthesis_data import arrivals
+from astra_tacos.pages.links_over_time import link_rows, sends_of_chunk
 from astra_tacos.replayer.schedule_replay import replay_schedule
 from astra_tacos.replayer.trace_replay import replay_trace
-from astra_tacos.report.html.synthesis_data import arrivals
-from astra_tacos.report.links_over_time import link_rows, sends_of_chunk
 from astra_tacos.run.trace.reader import read_trace
 from astra_tacos.schedule.between_npus import between_npus
 from astra_tacos.schedule.storage import load_schedule, save_schedule

@@ -23,8 +23,8 @@ from astra_tacos.export.astra_sim_network import astra_sim_network
 from astra_tacos.export.chakra import schedule_trace
 from astra_tacos.export.run_directory import write_run_directory
 from astra_tacos.network.network_config import write_network
-from astra_tacos.report.prints import prints_text
-from astra_tacos.report.table import Certificate, no_bound_text
+from astra_tacos.pages.prints import prints_text
+from astra_tacos.pages.table import Certificate, no_bound_text
 from astra_tacos.run.backend import BACKENDS, CONGESTION_AWARE, CONGESTION_UNAWARE, PACKET, binaries_for, choose_backend
 from astra_tacos.schedule.dependencies import stops_queues
 from astra_tacos.schedule.link_use import busiest_link_ns

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import read_network
-from astra_tacos.report.compare_rows import CompareRow, read_rows, write_csv
+from astra_tacos.pages.compare_rows import CompareRow, read_rows, write_csv
 from astra_tacos.run.groups import read_communicator_groups
 from astra_tacos.run.system import read_remote_memory, read_system
 from astra_tacos.study.optimizer.libra_files import read_communicator, read_cost_model, read_libra_network, read_libra_workload

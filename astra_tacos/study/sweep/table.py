@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.report.sweep_columns import SweepColumns
+from astra_tacos.pages.sweep_columns import SweepColumns
 from astra_tacos.study.sweep.point import (
     INPUT_COLUMNS,
     OK,
