@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.command import command
-from astra_tacos.cli.shared.console import compile_ahead, print_json, print_result, progress
+from astra_tacos.cli.shared.console import print_json, print_result, progress
 from astra_tacos.cli.shared.options import (
     PATH,
     as_directory,
@@ -20,13 +20,15 @@ from astra_tacos.cli.shared.options import (
     output_option,
     verbose_option,
 )
-from astra_tacos.solver.first_use import ALL_SEARCHING, READING, REPLAYING
 from astra_tacos.support.files import check_apart
 from astra_tacos.support.rows import Row
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend
     from astra_tacos.study.optimizer.problem import ProblemFiles
+
+
+_OF_FILES = ("libra_network", "communicator", "workload", "system", "groups", "remote_memory", "directory", "latency_ns")
 
 
 @command()
@@ -110,23 +112,11 @@ def optimize(
     path: Path | None,
     network_path: Path | None,
     cost_model: Path | None,
-    objective: str,
-    total_bandwidth: float | None,
-    budget_cost: float | None,
-    constraints: tuple[str, ...],
-    min_bandwidth: float,
-    refine: str | None,
-    refine_steps: int,
-    refine_max_npus: int,
-    synthesizers: tuple[str, ...],
-    chunks_per_npu: int | None,
-    trials: int,
-    seed: int,
     backend: Backend | None,
     output: Path | None,
     verbose: bool,
     as_json: bool,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Find the best bandwidth of each dimension of a network, for a workload and a budget.
 
@@ -139,39 +129,16 @@ def optimize(
     Bandwidths are decimal GB/s that an NPU sends into a dimension; B0 is the first. Without a budget, --network splits its own
     total again. The time is that of a step without overlap: compute, then one collective after the other.
     """
-    from astra_tacos.study.optimizer.libra_files import read_cost_model
-    from astra_tacos.study.optimizer.measure import Measure, Replays, Synthesis, Timer, check_synthesis
-    from astra_tacos.study.optimizer.problem import Limits, make_problem
-    from astra_tacos.study.optimizer.result import optimized
-    from astra_tacos.synthesizer.search.search_options import SearchOptions
+    from astra_tacos.study.optimizer.optimize import optimize as best_split
 
-    if backend is not None and refine != "replays":
+    if backend is not None and options["refine"] != "replays":
         raise click.UsageError("--backend is for --refine replays.")
-    files = _files(path, network_path, **given)
-    files.check()
-    synthesis = Synthesis(
-        synthesizers, SearchOptions(chunks_per_npu=chunks_per_npu or "auto", trials=trials, seed=seed), refine_max_npus
-    )
-    check_synthesis(synthesis)
+    files = _files(path, network_path, **{name: options.pop(name) for name in _OF_FILES})
+    if options["refine"] == "replays" and files.libra_network is not None:
+        raise click.UsageError("--refine replays needs a run: LIBRA's files have no traces.")
     check_apart([output], [cost_model, *files.inputs])
-    prices = None if cost_model is None else read_cost_model(cost_model)
-    limits = Limits(objective, prices, total_bandwidth, budget_cost, constraints, min_bandwidth)
-    with progress("reading"):
-        shape, job, current, run = files.read()
-    problem = make_problem(shape, job, limits, current)
-    timer: Timer | None = None
-    if refine == "replays":
-        if run is None:
-            raise click.UsageError("--refine replays needs a run: LIBRA's files have no traces.")
-        compile_ahead(*READING, *REPLAYING)
-        timer = Replays(run, shape, backend)
-    elif refine:
-        compile_ahead(*ALL_SEARCHING)
-        timer = Measure(job, shape, synthesis)
-    optimum = optimized(problem, timer, refine_steps, progress)
-    wrote = {} if output is None else {"output": str(output)}
-    if output is not None:
-        shape.write(optimum.best["bandwidth_gbps"], output)
+    optimum = best_split(files, cost_model=cost_model, backend=backend, progress=progress, **options)
+    wrote = {} if output is None else {"output": str(optimum.write(output))}
     if as_json:
         print_json(optimum.figures | wrote)
     else:
@@ -190,7 +157,7 @@ def _files(
     **of_libra: Any,
 ) -> ProblemFiles:
     """The files of the problem: LIBRA's, or those of a run."""
-    from astra_tacos.run.directory import CompactInputs, Given
+    from astra_tacos.run.directory import Given
     from astra_tacos.study.optimizer.problem import ProblemFiles
 
     given = Given(
@@ -200,11 +167,7 @@ def _files(
     if path is not None:
         if of_libra["libra_network"] is not None:
             raise click.UsageError("--libra-network is for LIBRA's workload texts (--workload FILE): a run has --network.")
-        found = find_given(path, given)
-        if isinstance(found, CompactInputs):
-            return ProblemFiles(found.folder, network=found.network, **of_libra)
-        workload, network, system, groups = found.workload, found.network, found.system, found.groups
-        remote_memory, directory = found.remote_memory, found.directory
+        return ProblemFiles.of_run(find_given(path, given), **of_libra)
     if workload is None:
         raise click.UsageError("Missing DIR, the directory of a run, or --workload.")
     return ProblemFiles(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +9,6 @@ import click
 
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import (
-    compile_ahead,
     echo,
     print_json,
     print_result,
@@ -23,18 +18,13 @@ from astra_tacos.cli.shared.console import (
     wrapped,
 )
 from astra_tacos.cli.shared.options import MEMORY, PATH, backend_option, checks_option, json_option, output_option
-from astra_tacos.solver.first_use import ALL_SEARCHING, CHECKING, PLANNING, ROOTED
 from astra_tacos.support.installation import require
-from astra_tacos.support.interrupts import Interrupts, interruptible
+from astra_tacos.support.interrupts import interruptible
 from astra_tacos.support.rows import Answer, Row
 from astra_tacos.support.units import duration
 
 if TYPE_CHECKING:
-    from distributed import Client
-
-    from astra_tacos.run.backend import Backend
-    from astra_tacos.study.sweep.run_sweep import SweepRun
-    from astra_tacos.study.sweep.sweep_file import Sweep
+    from astra_tacos.study.sweep.sweep import SweepJob
 
 
 @command()
@@ -58,15 +48,10 @@ def sweep(
     sweep_file: Path,
     output: Path,
     address: str | None,
-    workers: int | None,
-    timeout: float | None,
-    memory: int | None,
-    cache: Path | None,
-    backend: Backend | None,
     with_checks: bool,
-    retry_failed: bool,
     dry_run: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run a grid of networks, collectives and algorithms, or of training runs to plan, and make a table of the results.
 
@@ -74,53 +59,28 @@ def sweep(
     interrupted or killed resumes when it is started again. A point that fails becomes a row with the reason.
     """
     require("sweep")
-    from astra_tacos.study.sweep.point import Conditions
-    from astra_tacos.study.sweep.run_sweep import SweepRun, num_threads_at, open_client
-    from astra_tacos.study.sweep.store import Store
-    from astra_tacos.study.sweep.sweep_file import read_sweep_file
-    from astra_tacos.study.sweep.table import write_results
+    from astra_tacos.study.sweep.sweep import sweep_job
 
-    if timeout is not None and not 0 < timeout < math.inf:
-        raise click.BadParameter(f"{timeout} is not a number of seconds above 0.", param_hint="'--timeout'")
-    if address is not None and workers is not None:
-        raise click.UsageError("Got --dask and --workers: the scheduler at that address has workers of its own.")
-    with progress("reading"):
-        asked = read_sweep_file(sweep_file, None if backend is None else backend.name)
-    conditions = Conditions(timeout, memory, with_checks, None if cache is None else str(cache.absolute()))
-    store = Store(output)
-    store.check()
+    job = sweep_job(sweep_file, output, dask=address, checks=with_checks, progress=progress, **options)
     if dry_run:
-        run = SweepRun(asked.points, store, conditions, retry_failed)
-        threads = num_threads_at(address) or workers or os.cpu_count() or 1
-        figures, rows = _counts(asked, run, threads)
+        figures, rows = _counts(job)
         print_json(figures) if as_json else print_result(Answer(str(sweep_file), rows))
         return
-    begin = time.monotonic()
-    with interruptible() as interrupts, interrupts.finished(), contextlib.ExitStack() as stack:
-        with interrupts.raised():
-            run = SweepRun(asked.points, store, conditions, retry_failed)
-            # A scheduler that is not there is told before anything is written.
-            remote = stack.enter_context(open_client(address, None)) if address is not None and run.missing else None
-        with store.opened(sweep_file.read_bytes()):
-            try:
-                with interrupts.raised():
-                    _compute(run, remote, workers, interrupts)
-            except KeyboardInterrupt:
-                pass
-            finally:
-                result = write_results(asked, run.results(), output)
-        is_interrupted = bool(interrupts.came)
-        result |= {"reused": run.num_reused, "seconds": time.monotonic() - begin, "interrupted": is_interrupted}
-        print_json(result) if as_json else _print(result)
-        for text in run.warnings:
+    with interruptible() as interrupts:
+        swept = job.compute(interrupts, lambda of: sweep_progress(of.check), progress)
+        print_json(swept.figures) if as_json else print_result(swept)
+        for line in () if as_json else swept.remarks():
+            echo(wrapped(line))
+        for text in swept.warnings:
             print_warning(text)
-        if is_interrupted:
+        if interrupts.came:
             echo("\ninterrupted: finished points are kept, and the same command resumes the sweep", is_error=True)
             raise click.exceptions.Exit(interrupts.exit_code)
 
 
-def _counts(asked: Sweep, run: SweepRun, workers: int) -> tuple[dict[str, Any], list[Row]]:
+def _counts(job: SweepJob) -> tuple[dict[str, Any], list[Row]]:
     """What `--dry-run` prints: as an object, and as rows."""
+    asked, run, workers = job.asked, job.run, job.num_workers
     errors = [point.error for point in asked.points if point.error is not None]
     refused = asked.num_combinations - len(asked.points)
     num_results = len(run.outcomes) + len(run.missing)
@@ -150,25 +110,3 @@ def _counts(asked: Sweep, run: SweepRun, workers: int) -> tuple[dict[str, Any], 
         Row("axes", note=", ".join(asked.axes) or "none"),
     ]
     return figures, rows
-
-
-def _compute(run: SweepRun, remote: Client | None, workers: int | None, interrupts: Interrupts) -> None:
-    """Compute what is missing, by a scheduler that is there or one of our own."""
-    from astra_tacos.study.sweep.run_sweep import open_client
-
-    if not run.missing:
-        return
-    if remote is None:
-        compile_ahead(*ALL_SEARCHING, *ROOTED, *CHECKING, *PLANNING)
-    threads = min(workers or os.cpu_count() or 1, len(run.missing))
-    with contextlib.ExitStack() as stack:
-        client = remote or stack.enter_context(open_client(None, threads))
-        run.compute(client, stack.enter_context(sweep_progress(interrupts.check)))
-
-
-def _print(result: dict[str, Any]) -> None:
-    from astra_tacos.study.sweep.table import answer, remarks
-
-    print_result(answer(result))
-    for line in remarks(result):
-        echo(wrapped(line))

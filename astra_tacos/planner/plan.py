@@ -1,11 +1,12 @@
 """`plan`: from a request to the written run: collectives, ranks in other places, and communication moved in time.
 
-A run is read, moved where that is asked for, planned as it is and as it was moved, and the plan that ends first is written.
+A run is read, moved where that is asked for, and planned as it is and as it was moved. The plan that ends first is kept.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ from astra_tacos.planner.planned_collectives import plan_collectives
 from astra_tacos.planner.planning import PlannedCollectives
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.request import check_asked
-from astra_tacos.planner.retime.schedule_run import ScheduleResult
+from astra_tacos.planner.retime.schedule_run import ScheduleResult, schedule
 from astra_tacos.planner.run_files import check_output
 from astra_tacos.planner.scheduled import scheduled, write_scheduled
 from astra_tacos.planner.synthesis_cache import SynthesisCache
+from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.directory import Given, find_run, read_found
 from astra_tacos.run.run import Run
@@ -45,7 +47,24 @@ class Plan(Result):
     """
 
     result: PlanResult | None
-    scheduled: ScheduleResult | None = None
+    scheduled: ScheduleResult | None
+    _write: Callable[[Path], None] = field(compare=False)
+
+    def write(self, output: str | Path) -> Path:
+        """Write the planned run, and return its directory: what ASTRA-sim reads, `plan.json` and the recorded replay.
+
+        Parameters
+        ----------
+        output
+            Directory to write; a plan that is there is replaced.
+
+        Raises
+        ------
+        ConfigError
+            If something else is there, or an input of the plan.
+        """
+        self._write(Path(output))
+        return Path(output)
 
     def to_json(self) -> dict[str, Any]:
         """All figures, ready for JSON."""
@@ -82,21 +101,21 @@ class Plan(Result):
 
 def plan(
     request: PlanRequest | str | Path,
-    output: str | Path,
+    output: str | Path | None = None,
     on_native: OnProgress = QUIET,
     on_progress: OnProgress = QUIET,
     *,
     network: str | Path | None = None,
     **more: Any,
 ) -> Plan:
-    """Write a training run with synthesized collectives, and replay the run before and after.
+    """Plan a training run with synthesized collectives, and replay the run before and after.
 
     Parameters
     ----------
     request
         The directory of a run; or a `PlanRequest`, which says all.
     output
-        Directory to write; a plan that is there is replaced.
+        Directory to write, as `Plan.write` does; None to write nothing yet.
     network
         The network of a run that is given by its directory; None for the one inside.
     **more
@@ -104,6 +123,11 @@ def plan(
     on_native, on_progress
         Called with how many native configurations, and distinct collectives or combinations of policies, are done, and how many
         there are.
+
+    Returns
+    -------
+    planned
+        Times in ns and figures, in `result` and `scheduled`; `planned.write(DIR)` writes the run.
 
     Raises
     ------
@@ -117,25 +141,32 @@ def plan(
     Examples
     --------
     >>> from astra_tacos import plan
-    >>> plan("runs/gpt", "planned", network="n.yml")  # doctest: +SKIP
-    <Plan: 96 collectives of 16 ranks, 4 distinct, on the congestion-aware model>
+    >>> planned = plan("configs/workload/transformer_16", network="configs/network/torus_4x4.yml")
+    >>> planned.result.time_ns < planned.result.best_native_ns
+    True
+    >>> planned.write("planned")
+    PosixPath('planned')
     """
-    output = Path(output)
     if not isinstance(request, PlanRequest):
         found = find_run(Path(request), f"plan({str(request)!r})", Given(network=None if network is None else Path(network)))
         request = PlanRequest(found, **more)
     elif network is not None or more:
         raise ConfigError("request: found a PlanRequest beside other arguments, expected it alone")
-    return _plan(request, output, on_native, on_progress)
+    if output is not None:
+        check_output(Path(output), request.inputs)
+    planned = _plan(request, on_native, on_progress)
+    if output is not None:
+        planned.write(output)
+    return planned
 
 
-def _plan(request: PlanRequest, output: Path, on_native: OnProgress, on_progress: OnProgress) -> Plan:
-    check_output(output, request.inputs)
+def _plan(request: PlanRequest, on_native: OnProgress, on_progress: OnProgress) -> Plan:
     if request.schedule is not None:
         check_asked(request.schedule)
     run = read_found(request.inputs)
     if request.keep_collectives:
-        return Plan(None, write_scheduled(request, run, output, on_progress))
+        rescheduled = schedule(request, find_workload(run), None, on_progress)
+        return Plan(None, rescheduled.result, lambda output: write_scheduled(request, run, rescheduled, output))
     cache = SynthesisCache(request.cache)
     moves = [move for stage in STAGES if (move := stage(request, run, cache, on_progress)) is not None]
     if len(moves) > 1:
@@ -150,9 +181,13 @@ def _plan(request: PlanRequest, output: Path, on_native: OnProgress, on_progress
     moved = None if move.run is None else planned(move.run, move.notes(as_is))
     plans = keep_one(as_is, moved, prefers_moved=move.is_preferred)
     told = move.told(plans)
-    before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
-    with replaced_directory(output) as folder:
-        plans.kept.write(folder, Path(run.workload.prefix).name, before, told.result, told.entries, npu_of_rank)
-        for name, content in told.files.items():
-            write_json(folder / name, content)
-    return Plan(told.result, told.scheduled)
+
+    def write(output: Path) -> None:
+        check_output(output, request.inputs)
+        before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
+        with replaced_directory(output) as folder:
+            plans.kept.write(folder, Path(run.workload.prefix).name, before, told.result, told.entries, npu_of_rank)
+            for name, content in told.files.items():
+                write_json(folder / name, content)
+
+    return Plan(told.result, told.scheduled, write)

@@ -9,8 +9,8 @@ from astra_tacos.planner.candidate_runs import check_verdict
 from astra_tacos.planner.move import Move, Plans, Told
 from astra_tacos.planner.request import PlanRequest
 from astra_tacos.planner.retime.collectives import SynthesizedCollectives
-from astra_tacos.planner.retime.schedule_run import Scheduled, ScheduleResult, schedule
-from astra_tacos.planner.run_files import write_plan, write_script
+from astra_tacos.planner.retime.schedule_run import Scheduled, schedule
+from astra_tacos.planner.run_files import check_output, write_plan, write_script
 from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
@@ -58,7 +58,7 @@ class _Scheduled(Move):
         return Told(plans.result, result, {"schedule": result.to_json() | about})
 
 
-def write_scheduled(request: PlanRequest, run: Run, output: Path, on_progress: OnProgress) -> ScheduleResult:
+def write_scheduled(request: PlanRequest, run: Run, found: Scheduled, output: Path) -> None:
     """Write a run whose communication is scheduled and whose collectives keep their algorithms, and its recording.
 
     Raises
@@ -66,7 +66,7 @@ def write_scheduled(request: PlanRequest, run: Run, output: Path, on_progress: O
     VerificationError
         If the written run does not do what the run before did: a defect of this package.
     """
-    found = schedule(request, find_workload(run), None, on_progress)
+    check_output(output, request.inputs)
     with replaced_directory(output) as folder:
         written = found.run.write(folder, Path(run.workload.prefix).name)
         check_verdict(verify_run(written, {}, run))
@@ -74,4 +74,3 @@ def write_scheduled(request: PlanRequest, run: Run, output: Path, on_progress: O
         recording = record_run(written, replay_run(written, found.result.backend, route_loads=True))
         write_plan(folder, {"schedule": found.result.to_json()})
         save_recording(recording, folder / REPLAY_FILE)
-    return found.result

@@ -249,7 +249,7 @@ def test_what_is_wrong_ends_in_a_line(monkeypatch):
         "small.yml --output out --memory 100MiB": "100 MiB is too little, expected 256 MiB or more",
         "small.yml --output small.yml": "small.yml: exists and is not a directory",
         "small.yml --output out --dask tcp://127.0.0.1:9": "tcp://127.0.0.1:9: no Dask scheduler",
-        "small.yml --output out --timeout nan": "nan is not a number of seconds above 0",
+        "small.yml --output out --timeout nan": "timeout: found nan, expected a number of seconds above 0",
         "small.yml --output out --dask tcp://127.0.0.1:9 --workers 2": "has workers of its own",
     }
     for arguments, message in cases.items():

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from astra_tacos.network.network_config import read_network
 from astra_tacos.replayer.workload_actions import workload_actions
 from astra_tacos.rules.refusal import refuse_groups
 from astra_tacos.run.compact_run import read_compact
+from astra_tacos.run.directory import CompactInputs
 from astra_tacos.run.groups import ALL_RANKS, used_groups
 from astra_tacos.run.run import RANKS, Run, RunInputs, pattern_key, read_run
 from astra_tacos.study.optimizer.libra_files import CostModel, read_communicator, read_libra_network, read_libra_workload
@@ -232,6 +234,21 @@ class ProblemFiles:
     remote_memory: Path | None = None
     directory: Path = Path()
     latency_ns: float = 500.0
+
+    @classmethod
+    def of_run(cls, found: RunInputs | CompactInputs, **more: Any) -> ProblemFiles:
+        """The files of a run, beside other ones."""
+        if isinstance(found, CompactInputs):
+            return cls(found.folder, network=found.network, **more)
+        return cls(
+            found.workload,
+            network=found.network,
+            system=found.system,
+            groups=found.groups,
+            remote_memory=found.remote_memory,
+            directory=found.directory or Path(),
+            **more,
+        )
 
     @property
     def inputs(self) -> tuple[Path | None, ...]:

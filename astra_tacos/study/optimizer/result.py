@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from astra_tacos.solver.first_use import Progress
 from astra_tacos.study.optimizer.measure import Timer
-from astra_tacos.study.optimizer.model import Model, profile_arrays, subnetwork_model
+from astra_tacos.study.optimizer.model import Model, Shape, profile_arrays, subnetwork_model
 from astra_tacos.study.optimizer.problem import TIME, Problem
 from astra_tacos.study.optimizer.solve import Solution
 from astra_tacos.support.arrays import Floats
@@ -103,9 +104,27 @@ def gains(splits: dict[str, dict[str, Any]], best: str) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Optimum(Result):
-    """The best split of bandwidth, as `optimize` prints it; `figures` is the object that `optimize --json` prints."""
+    """The best split of bandwidth, as `optimize` prints it.
+
+    Parameters
+    ----------
+    figures
+        The object that `optimize --json` prints.
+    shape
+        The network without its bandwidths.
+    """
 
     figures: dict[str, Any]
+    shape: Shape
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures, ready for JSON."""
+        return self.figures
+
+    def write(self, path: str | Path) -> Path:
+        """Write the network with the best split, as ASTRA-sim reads it, and return the path of its file."""
+        self.shape.write(self.best["bandwidth_gbps"], Path(path))
+        return Path(path)
 
     @property
     def best(self) -> dict[str, Any]:
@@ -173,7 +192,7 @@ def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progr
     if timer is not None:
         with progress("refining") as advance:
             result["refine"] = refined(problem, solution.split, timer, steps, advance)
-    return Optimum(result)
+    return Optimum(result, problem.shape)
 
 
 def _split_table(title: str, splits: dict[str, dict[str, Any]], importance: Importance = Importance.ANSWER) -> Table:

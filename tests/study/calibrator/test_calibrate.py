@@ -138,7 +138,7 @@ def test_the_command_takes_the_times_that_the_program_is_for(tmp_path):
     for row in result["protocols"]:
         assert read_network(tmp_path / "made" / f"network_{row['protocol']}.yml").num_npus == 4
     assert run("calibrate", *arguments, "--output", "made", cwd=tmp_path).returncode == 2
-    assert "Expected pairs" in run("calibrate", *arguments[:1], cwd=tmp_path).stderr
+    assert "expected pairs" in run("calibrate", *arguments[:1], cwd=tmp_path).stderr
     told = run("calibrate", *arguments, cwd=tmp_path)
     assert told.returncode == 0 and "in place" in told.stdout
     noise = Random(2)
