@@ -10,11 +10,11 @@ import click
 
 from astra_tacos.cli.shared.command import Command, command
 from astra_tacos.cli.shared.console import file_rows, print_json, print_result, progress
-from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, find_given, json_option, network_option, output_option, verbose_option
 from astra_tacos.export import EXPORTERS
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.rows import Answer, Row, notes_of
+from astra_tacos.workload.path_kind import Kind, identify
 
 if TYPE_CHECKING:
     from astra_tacos.schedule.schedule import Schedule

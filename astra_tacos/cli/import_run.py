@@ -16,12 +16,12 @@ from astra_tacos.cli.shared.console import (
     print_result,
     progress,
 )
-from astra_tacos.cli.shared.inputs import is_program
 from astra_tacos.cli.shared.options import PATH, SIZE, backend_option, json_option, optional_files, output_option, verbose_option
 from astra_tacos.cli.shared.search_options import search_options
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING, REPAIRING, REPLAYING, WRITING
 from astra_tacos.support.rows import Row, detail
 from astra_tacos.support.units import format_time
+from astra_tacos.workload.path_kind import is_program
 
 if TYPE_CHECKING:
     from astra_tacos.run.backend import Backend

@@ -9,10 +9,10 @@ import click
 
 from astra_tacos.cli.shared.command import command, typed_command
 from astra_tacos.cli.shared.console import compile_ahead, print_json, print_result
-from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, json_option, verbose_option
 from astra_tacos.solver.first_use import INSPECTING
 from astra_tacos.support.rows import Answer, Importance, Row, Table, detail
+from astra_tacos.workload.path_kind import Kind, identify
 
 _LISTED, _FEW = 16, 3
 """Entries of a list that are shown, with --verbose and without."""

@@ -18,7 +18,6 @@ from astra_tacos.cli.shared.console import (
     progress,
     progress_to_lint,
 )
-from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import (
     DELAY,
     OUTPUT,
@@ -35,6 +34,7 @@ from astra_tacos.run.backend import ASTRA_SIM, NS3, Backend, is_packet_level
 from astra_tacos.solver.first_use import CHECKING, LINTING, READING, REPLAYING
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.rows import Row
+from astra_tacos.workload.path_kind import Kind, identify
 
 if TYPE_CHECKING:
     from astra_tacos.run.directory import CompactInputs

@@ -8,25 +8,20 @@ from typing import Any
 
 import click
 
-from astra_tacos.cli.report_figure import KINDS, find_figure
-from astra_tacos.cli.report_page import SWEEP, Wanted, find_page
-from astra_tacos.cli.shared.command import command
+from astra_tacos.cli.shared.command import command, typed_command
 from astra_tacos.cli.shared.console import echo, print_json, progress
 from astra_tacos.cli.shared.options import OUTPUT, PATH, json_option, network_option
-from astra_tacos.pages.style import FORMATS, WIDTHS, check_figure, save_figure
+from astra_tacos.pages.style import FORMATS, WIDTHS, check_figure
 from astra_tacos.pages.sweep_choice import CONDITION
+from astra_tacos.study.reporter.figure import KINDS
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.files import check_writable, replaced_file
-from astra_tacos.support.input_file import note_input
-from astra_tacos.support.installation import require
 from astra_tacos.support.units import format_size
 
 _PAGE = ".html"
 _PAGE_OPTIONS = {
     "title": click.option("--title", help="Heading of the page."),
-    "with_comparison": click.option(
+    "compare": click.option(
         "--compare/--no-compare",
-        "with_comparison",
         default=True,
         help="Compare a schedule with the predefined algorithms (takes seconds).",
     ),
@@ -99,39 +94,13 @@ def report(ctx: click.Context, /, path: Path, output: Path, as_json: bool, **opt
 
     The same INPUT gives the same bytes. Large inputs are aggregated, and the picture says how.
     """
-    is_page = output.suffix.lower() == _PAGE
-    default = click.core.ParameterSource.DEFAULT
-    given = {name for name in options if ctx.get_parameter_source(name) is not default}
-    _refuse(ctx, given, _FIGURE_OPTIONS if is_page else _PAGE_OPTIONS, "figures" if is_page else "pages (.html)")
-    if is_page:
-        with progress("making the page"):
-            kind = _write_page(path, output, options)
-    else:
-        kind, draw = find_figure(path, options, given)
-        with progress("drawing"):
-            save_figure(output, draw)
-    size = output.stat().st_size
+    from astra_tacos.study.reporter.report import report as written
+
+    is_default = click.core.ParameterSource.DEFAULT
+    given = {name: value for name, value in options.items() if ctx.get_parameter_source(name) is not is_default}
+    network = given.pop("network_path", None)
+    reported = written(path, output, network=network, typed=typed_command(), progress=progress, **given)
     if as_json:
-        print_json({"kind": kind, "path": str(output), "size_bytes": size})
-        return
-    echo(f"written: {output} ({kind}, {format_size(size)})")
-
-
-def _refuse(ctx: click.Context, given: set[str], others: Any, what: str) -> None:
-    for parameter in ctx.command.params:
-        if parameter.name in given and parameter.name in others:
-            raise click.UsageError(f"{parameter.opts[0]} is for {what}.")
-
-
-def _write_page(path: Path, output: Path, options: dict[str, Any]) -> str:
-    require("report")
-    kind, directory, make = find_page(path, options["network_path"])
-    if kind != SWEEP and options["where"] is not None:
-        raise click.UsageError(f"--where is for sweeps, and {path} is the output of another command.")
-    for file in directory.rglob("*"):
-        note_input(file)
-    check_writable(output)
-    content = make(directory, Wanted(options["title"], options["with_comparison"], options["where"]))
-    with replaced_file(output) as temporary:
-        temporary.write_bytes(content)
-    return kind
+        print_json({"kind": reported.kind, "path": str(output), "size_bytes": reported.size_bytes})
+    else:
+        echo(f"written: {output} ({reported.kind}, {format_size(reported.size_bytes)})")

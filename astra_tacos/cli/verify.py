@@ -11,11 +11,11 @@ import click
 from astra_tacos.cli.main import CHECK_FAILED
 from astra_tacos.cli.shared.command import command
 from astra_tacos.cli.shared.console import compile_ahead, echo, print_json, progress
-from astra_tacos.cli.shared.inputs import Kind, identify
 from astra_tacos.cli.shared.options import PATH, json_option, network_option
 from astra_tacos.collective import COLLECTIVES
 from astra_tacos.solver.first_use import CERTIFYING, CHECKING, PROGRAMS, READING
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.workload.path_kind import Kind, identify
 
 _SHOWN = 4
 """Violations that are printed."""

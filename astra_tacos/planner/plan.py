@@ -148,7 +148,7 @@ def plan(
     PosixPath('planned')
     """
     if not isinstance(request, PlanRequest):
-        found = find_run(Path(request), f"plan({str(request)!r})", Given(network=None if network is None else Path(network)))
+        found = find_run(Path(request), None, Given(network=None if network is None else Path(network)))
         request = PlanRequest(found, **more)
     elif network is not None or more:
         raise ConfigError("request: found a PlanRequest beside other arguments, expected it alone")

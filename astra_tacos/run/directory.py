@@ -83,7 +83,7 @@ def find_files(directory: Path, command: str | None, given: Given = Given()) -> 
     Parameters
     ----------
     command
-        What the user typed, which an error shows with the option that is missing; None if no command names the run.
+        What the user typed, which an error shows with the option that is missing; None where a program calls.
 
     Raises
     ------
@@ -119,13 +119,13 @@ def find_files(directory: Path, command: str | None, given: Given = Given()) -> 
     )
 
 
-def find_run(directory: Path, command: str, given: Given = Given()) -> RunInputs | CompactInputs:
+def find_run(directory: Path, command: str | None, given: Given = Given()) -> RunInputs | CompactInputs:
     """Find a run in a directory. A system that is missing is the one that `lint --fix` writes, which a warning says.
 
     Parameters
     ----------
     command
-        What the user typed, which an error shows with the option that is missing.
+        What the user typed, which an error shows with the option that is missing; None where a program calls.
     given
         What counts before the files inside; of a compact run, only a network may be given.
 
@@ -145,11 +145,12 @@ def find_run(directory: Path, command: str, given: Given = Given()) -> RunInputs
     return RunInputs(found.workload, system, network, found.groups, found.remote_memory, found.directory)
 
 
-def _network(directory: Path, command: str, given: Given) -> Path:
+def _network(directory: Path, command: str | None, given: Given) -> Path:
     """The network of a run: the given one, or the one inside."""
     network = given.network or directory / NETWORK
     if given.network is None and not network.is_file():
-        raise ConfigError(f"{directory}: found {_listed(directory)}, expected {NETWORK} with it: `{command} --network N.yml`")
+        remedy = "network='N.yml'" if command is None else f"`{command} --network N.yml`"
+        raise ConfigError(f"{directory}: found {_listed(directory)}, expected {NETWORK} with it: {remedy}")
     return network
 
 

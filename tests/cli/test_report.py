@@ -14,9 +14,10 @@ from helpers.networks import TORUS, topology
 from helpers.pages import written
 from helpers.schedules import schedule
 
-from astra_tacos.cli import report_page
 from astra_tacos.cli.main import main
 from astra_tacos.schedule.symmetric_schedule import load_rows
+from astra_tacos.solver.first_use import silent
+from astra_tacos.study.reporter import page as report_page
 from astra_tacos.synthesizer import SYNTHESIZERS, auto_synthesizers
 
 
@@ -72,7 +73,7 @@ def test_the_comparison_can_be_left_out(directory, tmp_path, capsys):
 
 
 def test_every_predefined_algorithm_is_in_the_comparison(directory):
-    rows, _ = report_page._comparison(load_rows(directory / "schedule.npz"), None)
+    rows, _ = report_page._comparison(load_rows(directory / "schedule.npz"), None, silent)
     assert rows is not None
     assert [row.synthesizer for row in rows] == [name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random]
     assert all((row.time_ns is None) == bool(row.refusal) for row in rows)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from astra_tacos.cli.shared.command import did_you_mean, typed_command
-from astra_tacos.cli.shared.inputs import is_schedule, is_trace_prefix, refuse_lockstep
 from astra_tacos.run.backend import ASTRA_SIM, BACKENDS, MODELS, NS3, Backend, is_packet_level
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import output_place
 from astra_tacos.support.quoted import quoted
 from astra_tacos.support.units import format_size, parse_size, parse_sizes, parse_time
+from astra_tacos.workload.path_kind import is_schedule, is_trace_prefix, refuse_lockstep
 
 if TYPE_CHECKING:
     from astra_tacos.network.network_config import NetworkConfig

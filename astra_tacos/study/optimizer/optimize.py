@@ -94,7 +94,7 @@ def optimize(
         files = job
     else:
         given = Given(network=None if network is None else Path(network))
-        files = ProblemFiles.of_run(find_run(Path(job), f"optimize({str(job)!r})", given))
+        files = ProblemFiles.of_run(find_run(Path(job), None, given))
     files.check()
     options = SearchOptions(chunks_per_npu=chunks_per_npu or "auto", trials=trials, seed=seed)
     synthesis = Synthesis(tuple(synthesizers), options, refine_max_npus)

@@ -1,4 +1,4 @@
-"""Pages of `astra-tacos report`: finds out what a directory holds, reads it, and makes its page."""
+"""Pages of what was written: finds out what a directory holds, reads it, and makes its page."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_tacos.cli.shared.console import collected, compile_ahead, progress
-from astra_tacos.cli.shared.inputs import Kind, load_schedule, refuse_lockstep
-from astra_tacos.cli.shared.options import find_given
-from astra_tacos.run.directory import Given, holds_run
-from astra_tacos.solver.first_use import LINTING, READING, REPLAYING
+from astra_tacos.run.directory import Given, find_run, holds_run
+from astra_tacos.solver.first_use import LINTING, READING, REPLAYING, Progress, compile_ahead, silent
+from astra_tacos.study.reporter.drawn import load_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.temporaries import scratch_directory
+from astra_tacos.workload.path_kind import Kind, refuse_lockstep
 
 if TYPE_CHECKING:
     from astra_tacos.pages.compare_rows import CompareRow
@@ -41,9 +40,10 @@ class Wanted:
         Expression that must be true for the points of a sweep; None for all points.
     """
 
-    title: str | None
-    with_comparison: bool
-    where: str | None
+    title: str | None = None
+    with_comparison: bool = True
+    where: str | None = None
+    progress: Progress = silent
 
 
 def _of_schedule(directory: Path, wanted: Wanted) -> bytes:
@@ -54,8 +54,8 @@ def _of_schedule(directory: Path, wanted: Wanted) -> bytes:
     result = read_certificate(directory / "result.json", schedule)
     rows, note = None, "No comparison (--no-compare)."
     if wanted.with_comparison:
-        rows, note = _comparison(schedule, result.get("backend"))
-    with progress("drawing"):
+        rows, note = _comparison(schedule, result.get("backend"), wanted.progress)
+    with wanted.progress("drawing"):
         return synthesis_page(schedule, result, rows, note, wanted.title)
 
 
@@ -117,7 +117,8 @@ def _replayed(found: RunInputs | CompactInputs) -> Page:
         from astra_tacos.run.directory import CompactInputs
         from astra_tacos.workload.linted_replay import ReplayOutputs, replay_compact, replay_embedded
 
-        compile_ahead(*READING, *REPLAYING, *LINTING)
+        progress = wanted.progress
+        compile_ahead(*READING, *REPLAYING, *LINTING, progress=progress)
         with scratch_directory() as scratch:
             outputs = ReplayOutputs(directory=scratch / "replay")
             if isinstance(found, CompactInputs):
@@ -132,10 +133,10 @@ def _replayed(found: RunInputs | CompactInputs) -> Page:
     return page
 
 
-def find_page(path: Path, network: Path | None = None) -> tuple[str, Path, Page]:
+def find_page(path: Path, network: Path | None, typed: str | None) -> tuple[str, Path, Page]:
     """What a directory is, by the files in it, the directory itself if `path` is one of these, and what makes its page.
 
-    A run is replayed for its page, on `network` if one is given.
+    A run is replayed for its page, on `network` if one is given. `typed` is as `find_run` takes it.
 
     Raises
     ------
@@ -153,12 +154,12 @@ def find_page(path: Path, network: Path | None = None) -> tuple[str, Path, Page]
             return name, path, kind.make
     refuse_lockstep(path)
     if holds_run(path):
-        return "replay", path, _replayed(find_given(path, Given(network=network)))
+        return "replay", path, _replayed(find_run(path, typed, Given(network=network)))
     expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in PAGES.values())
     raise ConfigError(f"{path}: found nothing to report on, expected the output of one of these: {expected}")
 
 
-def _comparison(schedule: Schedule, backend: object) -> tuple[Sequence[CompareRow] | None, str]:
+def _comparison(schedule: Schedule, backend: object, progress: Progress) -> tuple[Sequence[CompareRow] | None, str]:
     """What the predefined algorithms make of the same collective on its clock, and how that was found out, or why not."""
     from astra_tacos.collective import cut_into
     from astra_tacos.export.astra_sim_network import astra_sim_network
@@ -192,7 +193,11 @@ def _comparison(schedule: Schedule, backend: object) -> tuple[Sequence[CompareRo
     )
     what = topology, collective.name, collective.root, options, (collective.size_bytes,), names, network
     comparison = Comparison(*what, clock=clock, with_native=False)
-    rows = collected("comparing", comparison.rows(), len(names))
+    rows: list[CompareRow] = []
+    with progress("comparing") as on_progress:
+        for row in comparison.rows():
+            rows.append(row)
+            on_progress(min(len(rows), len(names)), len(names))
     note = (
         "The same collective on the same network by the predefined algorithms, each with its best number of chunks "
         f"(up to {_MOST_SENDS:,} sends), verified and timed in the same way. Times are on {clock}."

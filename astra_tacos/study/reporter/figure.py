@@ -1,4 +1,4 @@
-"""Figures of `astra-tacos report`: finds out what there is to draw, reads it, and draws it."""
+"""Figures of what was written: finds out what there is to draw, reads it, and draws it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from astra_tacos.cli.shared.inputs import (
-    Kind,
+from astra_tacos.study.reporter.drawn import (
     identify_drawn,
     load_schedule,
     load_symmetric,
@@ -18,6 +15,8 @@ from astra_tacos.cli.shared.inputs import (
     recording_file,
 )
 from astra_tacos.support.errors import ConfigError
+from astra_tacos.support.quoted import quoted
+from astra_tacos.workload.path_kind import Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,12 +38,27 @@ _SWEEP = "sweep"
 _TABLE_FILE = "sweep.parquet"
 
 
-def find_figure(path: Path, options: dict[str, Any], given: set[str]) -> tuple[str, Draw]:
-    """What the figure of an input shows, and what reads and draws it."""
-    kind = options["kind"] or _default_kind(path)
-    for name in sorted(given & {name for names in KINDS.values() for name in names}):
+DEFAULTS: dict[str, Any] = {"width": "double", "most": 12}
+"""Of options that have one."""
+OPTIONS = ("kind", "width", *dict.fromkeys(name for names in KINDS.values() for name in names))
+
+
+def find_figure(path: Path, given: dict[str, Any]) -> tuple[str, Draw]:
+    """What the figure of an input shows, and what reads and draws it; `given` has the options that were given.
+
+    Raises
+    ------
+    ConfigError
+        If there is nothing to draw, or an option is for figures of another kind.
+    """
+    kind = given.get("kind") or _default_kind(path)
+    if kind not in (*KINDS, _SWEEP):
+        raise ConfigError(f"kind: found {quoted(kind)}, expected one of {', '.join(KINDS)}")
+    for name in sorted(given.keys() - {"kind", "width"}):
         if name not in (_SWEEP_OPTIONS if kind == _SWEEP else KINDS[kind]):
-            raise click.UsageError(f"--{name} is not for figures of the kind {kind}.")
+            kinds = ", ".join(other for other, names in KINDS.items() if name in names)
+            raise ConfigError(f"{name}: found it for a figure of the kind {kind}, expected it for {kinds}")
+    options = dict.fromkeys(OPTIONS) | DEFAULTS | given
     return kind, lambda: _draw(kind, path, options)
 
 
@@ -89,7 +103,7 @@ def _timeline(path: Path, width: str, chunk: int | None) -> Figure:
         from astra_tacos.run.recording import load_recording
 
         if chunk is not None:
-            raise click.UsageError("--chunk is for schedules: a training run has ranks, and no chunks.")
+            raise ConfigError("chunk: found it for a training run, which has ranks and no chunks, expected it for schedules")
         return draw_rank_timeline(load_recording(recording), width)
     expected = "a schedule (.npz), or the directory of synthesize, plan or replay"
     kind, target = identify_drawn(path, expected)
