@@ -50,6 +50,12 @@ from astra_tacos.schedule.timing import Timing, compute_timing
 from astra_tacos.solver.comparison import compare
 from astra_tacos.solver.solution import CompactSolution, Request, Solution
 from astra_tacos.solver.solve import solve, synthesize
+from astra_tacos.study.calibrator.calibrate import Calibration, calibrate
+from astra_tacos.study.optimizer.optimize import optimize
+from astra_tacos.study.optimizer.problem import ProblemFiles
+from astra_tacos.study.optimizer.result import Optimum
+from astra_tacos.study.reporter.report import Reported, report
+from astra_tacos.study.sweep.sweep import Swept, sweep
 from astra_tacos.support.errors import (
     AstraTacosError,
     ConfigError,
@@ -93,6 +99,7 @@ __all__ = [
     "Backend",
     "Bound",
     "BuildingBlock",
+    "Calibration",
     "Collective",
     "CommType",
     "CompactInputs",
@@ -116,6 +123,7 @@ __all__ = [
     "NetworkConfig",
     "NodeType",
     "Npu",
+    "Optimum",
     "OutputError",
     "Parallelism",
     "Partition",
@@ -123,8 +131,10 @@ __all__ = [
     "PlanRequest",
     "PlanResult",
     "Problem",
+    "ProblemFiles",
     "ProgramVerdict",
     "ReplayError",
+    "Reported",
     "Request",
     "Run",
     "RunDirectory",
@@ -137,6 +147,7 @@ __all__ = [
     "SearchResult",
     "Solution",
     "Step",
+    "Swept",
     "SymmetricSchedule",
     "SymmetricTask",
     "SynthesisError",
@@ -153,6 +164,7 @@ __all__ = [
     "all_to_all",
     "broadcast",
     "build_topology",
+    "calibrate",
     "certify",
     "chunked_lower_bound",
     "compact",
@@ -172,6 +184,7 @@ __all__ = [
     "lower_bound",
     "make_collective",
     "make_plan",
+    "optimize",
     "plan",
     "read_compact",
     "read_layer_file",
@@ -184,12 +197,14 @@ __all__ = [
     "replay",
     "replay_run",
     "replay_trace",
+    "report",
     "save_schedule",
     "save_symmetric_schedule",
     "scatter",
     "schedule_trace",
     "search",
     "solve",
+    "sweep",
     "synthesize",
     "synthesize_symmetric",
     "verify",

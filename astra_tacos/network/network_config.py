@@ -108,6 +108,57 @@ class NetworkConfig:
     error: float | None = None
     """By which share measured times are off its times, in the median; None if nobody measured."""
 
+    @classmethod
+    def from_networkx(cls, graph: Any, source: str = "graph") -> NetworkConfig:
+        """The network of a graph of networkx: a list of links, and devices that forward.
+
+        Parameters
+        ----------
+        graph
+            A graph of `networkx`; edges without direction are links in both. Nodes are 0 to n - 1, NPUs first. Nodes with a true
+            attribute `switch` forward; `kind` and `name` say more of them. Edges have `bandwidth_gibps` (2^30 bytes/s) and
+            `latency_ns`.
+        source
+            What error messages and results call the network.
+
+        Raises
+        ------
+        ConfigError
+            If nodes have other names or another order, or an edge lacks an attribute.
+
+        Examples
+        --------
+        >>> import networkx
+        >>> from astra_tacos import NetworkConfig, build_topology
+        >>> graph = networkx.cycle_graph(4)
+        >>> networkx.set_edge_attributes(graph, 50.0, "bandwidth_gibps")
+        >>> networkx.set_edge_attributes(graph, 500.0, "latency_ns")
+        >>> build_topology(NetworkConfig.from_networkx(graph)).num_links
+        8
+        """
+        if set(graph.nodes) != set(range(len(graph.nodes))):
+            first = next((node for node in graph.nodes if node not in range(len(graph.nodes))), None)
+            relabel = "networkx.convert_node_labels_to_integers makes them"
+            raise ConfigError(f"{source}: found the node {first!r}, expected 0 to {len(graph.nodes) - 1}: {relabel}")
+        others = [node for node in sorted(graph.nodes) if graph.nodes[node].get("switch")]
+        num_npus = len(graph.nodes) - len(others)
+        if others and others[0] != num_npus:
+            raise ConfigError(f"{source}: found the NPU {num_npus} after the switch {others[0]}, expected NPUs before switches")
+        edges = list(graph.edges(data=True))
+        if not graph.is_directed():
+            edges += [(dst, src, about) for src, dst, about in edges]
+        for src, dst, about in edges:
+            if lacks := [name for name in ("bandwidth_gibps", "latency_ns") if name not in about]:
+                raise ConfigError(f"{source}: the edge {src} -> {dst} has no {lacks[0]}, expected one")
+        kinds = [graph.nodes[node] for node in others]
+        forwarding = tuple(ForwardingDevice(about.get("kind", SWITCH_KIND), about.get("name", "")) for about in kinds)
+        links = tuple(LinkSpec(src, dst, about["bandwidth_gibps"], about["latency_ns"]) for src, dst, about in edges)
+        if not links:
+            raise ConfigError(f"{source}: found no edges, expected links between NPUs")
+        network = cls(source, links=links, forwarding=forwarding)
+        check_values(network)
+        return network
+
     @property
     def name(self) -> str:
         """Name of the file without its suffix."""

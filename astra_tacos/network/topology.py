@@ -183,14 +183,21 @@ class Topology:
         return Graph.of(self.num_devices, self.link_src, self.link_dst, length)
 
     def to_networkx(self):  # type: ignore[no-untyped-def]
-        """The devices and links as a `networkx.DiGraph` (edge attributes `link`, `bandwidth_gibps`, `latency_ns`).
+        """The devices and links as a `networkx.DiGraph`; `NetworkConfig.from_networkx` is the way back.
 
         With forwarding devices it is a `MultiDiGraph`, as links may be parallel.
+
+        Returns
+        -------
+        graph
+            Nodes are ids, with the attribute `switch`, and forwarding devices with `kind` and `name`. Edges have `link`,
+            `bandwidth_gibps` (2^30 bytes/s) and `latency_ns`.
         """
         import networkx
 
         graph = networkx.MultiDiGraph(name=self.name) if self.forwarding else networkx.DiGraph(name=self.name)
         graph.add_nodes_from((d, {"switch": d >= self.num_endpoints}) for d in range(self.num_devices))
+        graph.add_nodes_from((self.num_endpoints + n, {"kind": d.kind, "name": d.name}) for n, d in enumerate(self.forwarding))
         columns = (self.link_src, self.link_dst, self.link_bandwidth_gibps, self.link_latency_ns)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         graph.add_edges_from(

@@ -6,7 +6,6 @@ Run as a program, this writes them.
 from __future__ import annotations
 
 import ast
-import dataclasses
 import importlib
 import inspect
 import subprocess
@@ -14,32 +13,34 @@ import sys
 from pathlib import Path
 
 import astra_tacos
-from astra_tacos.support.options import help_of, options_of
 
 ROOT = Path(astra_tacos.__file__).parents[1]
 STUB = ROOT / "astra_tacos" / "__init__.pyi"
 PAGE = ROOT / "docs" / "api.md"
 _HEAD = """# Python API
 
-Every name below is imported from `astra_tacos`, is typed, and says in its docstring what it takes, returns and raises:
-`help(astra_tacos.synthesize)`. Names load on first use; other modules of the package may change without notice.
+Import every name from `astra_tacos`. Commands and functions have the same words: `solve` is the command `synthesize`; `compare`,
+`plan`, `lint`, `generate`, `sweep`, `optimize`, `calibrate` and `report` are called like their commands.
 
-    from astra_tacos import Request, export_schedule, read_network, solve
+    import astra_tacos as at
 
-    network = read_network("configs/network/torus_4x4_degraded.yml")
-    solution = solve(Request(network, "all-reduce", 4 << 20))
-    export_schedule(solution.schedule, "all_reduce.xml", "msccl-xml")
+    solution = at.solve("configs/network/torus_8x8.yml", "all-reduce", "64MiB")
+    solution.time_ns, solution.bound_ns, solution.efficiency, solution.best_native
+    solution.write("run")
+    planned = at.plan("configs/workload/transformer_16", network="configs/network/torus_4x4.yml")
+    planned.write("planned")
+    at.compare("configs/network/torus_4x4.yml", "all-gather", ["64KiB", "1MiB"]).to_pandas()
 
-`solve` is what the command `synthesize` does, and `plan` what the command `plan` does. `synthesize` is the search alone, on a
-topology and a collective that a program builds.
+`help(astra_tacos.solve)` lists parameters, results and errors, with an example. Options are those of the command line, with
+underscores: `help(astra_tacos.SearchOptions)`. A notebook shows every result as a table.
 
-Sizes are bytes, times nanoseconds; bandwidths called `gibps` are 2^30 bytes per second ([units](glossary.md)). Errors are kinds
-of `AstraTacosError`, with one line that says where, what was found and what was expected.
+Sizes are bytes, or texts such as `64MiB`. Times are nanoseconds. Names with `gibps` are in 2^30 bytes per second
+([units](glossary.md)). Every error is an `AstraTacosError` of one line. Modules of the package may change without notice.
 """
 
 
 def public() -> dict[str, dict[str, tuple[str, str]]]:
-    """By group, each public name with its module and its name there."""
+    """By task, each public name with its module and its name there."""
     found: dict[str, dict[str, tuple[str, str]]] = {}
     for group, names in astra_tacos._PUBLIC.items():
         places = {name: home.partition(":") for name, home in names.items()}
@@ -82,16 +83,6 @@ def docstring(module: str, name: str) -> str:
     return ""
 
 
-def options_table(public_name: str, module: str, name: str) -> str:
-    """The options of a request as a table, "" for what has none."""
-    value = getattr(importlib.import_module(module), name)
-    options = options_of(value) if dataclasses.is_dataclass(value) else {}
-    defaults = {field.name: field.default for field in dataclasses.fields(value)} if options else {}
-    rows = [f"| `{field}` | `{defaults[field]!r}` | {help_of(option)} |" for field, option in options.items()]
-    head = [f"Options of `{public_name}`:\n\n| field | default | what it is for |\n|---|---|---|"]
-    return "\n".join([*head, *(row.replace("\n", " ") for row in rows), ""]) if rows else ""
-
-
 def page() -> str:
     """The text of docs/api.md."""
     parts = [_HEAD]
@@ -101,7 +92,6 @@ def page() -> str:
             summary = " ".join(docstring(*place).split("\n\n")[0].split()).replace("|", "\\|")
             parts[-1] += f"\n| `{name}` | {summary} |"
         parts[-1] += "\n"
-        parts += [table for name, place in names.items() if (table := options_table(name, *place))]
     return "\n".join(parts)
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import networkx
 import numpy as np
 import pytest
 from helpers.examples import refused
 from helpers.networks import ALL, ends_of, graph, topologies, topology
-from hypothesis import given
+from hypothesis import example, given
 
 from astra_tacos.network.blocks import BUILDING_BLOCKS
 from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock
 from astra_tacos.network.composition import build_topology
+from astra_tacos.network.devices import ForwardingDevice
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig
 from astra_tacos.network.topology import NO_LINK
 
@@ -77,6 +79,45 @@ def test_networkx_view():
     assert view.edges[1, 2]["bandwidth_gibps"] == 25.0
     assert networkx.is_strongly_connected(view)
     assert topology(*ALL["switch"]).to_networkx().nodes[7]["switch"]
+
+
+FABRIC = NetworkConfig(
+    "fabric",
+    links=tuple(LinkSpec(a, b, 12.5, 300.0 + a) for one in range(3) for a, b in ((one, 3), (3, one))),
+    forwarding=(ForwardingDevice("nic", "mlx5_0"),),
+)
+
+
+@given(topologies())
+@example(build_topology(FABRIC, may_forward=True))
+def test_a_graph_of_networkx_is_the_same_network_again(network):
+    if network.has_switches:
+        return
+    again = build_topology(NetworkConfig.from_networkx(network.to_networkx(), network.name), may_forward=True)
+    assert again.forwarding == network.forwarding
+    links = [
+        sorted(zip(ends_of(each), each.link_bandwidth_gibps.tolist(), each.link_latency_ns.tolist(), strict=True))
+        for each in (network, again)
+    ]
+    assert links[0] == links[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda graph: networkx.relabel_nodes(graph, {0: "a"}), "found the node 'a', expected 0 to 3"),
+        (lambda graph: graph.edges[0, 1].clear() or graph, "the edge 0 -> 1 has no bandwidth_gibps"),
+        (lambda graph: graph.nodes[0].update(switch=True) or graph, "found the NPU 3 after the switch 0"),
+        (lambda graph: graph.edges[0, 1].update(bandwidth_gibps=-1.0) or graph, "bandwidth is -1.0"),
+        (lambda graph: networkx.empty_graph(4), "found no edges"),
+    ],
+)
+def test_a_graph_that_is_no_network_is_refused(change, message):
+    graph = networkx.cycle_graph(4)
+    networkx.set_edge_attributes(graph, 50.0, "bandwidth_gibps")
+    networkx.set_edge_attributes(graph, 500.0, "latency_ns")
+    with refused(re.escape(message)):
+        NetworkConfig.from_networkx(change(graph))
 
 
 class Tree(BuildingBlock):
