@@ -14,7 +14,14 @@ from astra_tacos.schedule.partial_sums import check_endpoints
 from astra_tacos.schedule.problem import Problem
 
 BOUNDS = ANY_ALGORITHM
-"""Functions of a problem that bound the time of every algorithm and chunking from below, by name."""
+"""Functions of a problem that bound the time of every algorithm and chunking from below, by name.
+
+Examples
+--------
+>>> from astra_tacos import BOUNDS
+>>> "cut" in BOUNDS
+True
+"""
 
 CHUNKED_BOUNDS: dict[str, Callable[[Problem], Bound]] = {
     "ingress": ingress,
@@ -24,7 +31,14 @@ CHUNKED_BOUNDS: dict[str, Callable[[Problem], Bound]] = {
     "cut": cut,
     "partition": partition,
 }
-"""Functions of a problem that bound the time of schedules of its chunks from below, by name."""
+"""Functions of a problem that bound the time of schedules of its chunks from below, by name.
+
+Examples
+--------
+>>> from astra_tacos import CHUNKED_BOUNDS
+>>> "diameter" in CHUNKED_BOUNDS
+True
+"""
 
 
 def lower_bound(problem: Problem) -> Bound:
@@ -34,6 +48,14 @@ def lower_bound(problem: Problem) -> Bound:
     exact: a byte takes 1 / bandwidth. (ASTRA-sim truncates the time of each chunk, so its prediction can be
     below.) Latencies count in whole nanoseconds, and reductions take no time. Of the timing, only the link model
     counts: under `blocking`, a link takes one message at a time.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, Problem, all_gather, build_topology, lower_bound
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> bound = lower_bound(Problem.of(topology, all_gather(4, 1 << 20)))
+    >>> bound.name, bound.time_ns
+    ('ingress', 29796)
     """
     return largest(all_bounds(problem))
 
@@ -50,6 +72,13 @@ def chunked_lower_bound(problem: Problem) -> Bound:
     It holds for every algorithm that copies and adds these chunks, one-shot All-Reduce included. It is assumed that in a
     collective that only reduces every send reduces. A copy that brings a partial sum back to a NPU that is part of it could save
     that NPU the reduction, which is not what a synthesizer does.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, Problem, all_gather, build_topology, chunked_lower_bound
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> chunked_lower_bound(Problem.of(topology, all_gather(4, 1 << 20, chunks_per_npu=2))).time_ns
+    29795
     """
     return largest(tuple(bound(problem) for bound in CHUNKED_BOUNDS.values()))
 

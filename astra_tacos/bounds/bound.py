@@ -19,6 +19,12 @@ class Bound:
         The NPUs that this place consists of: what a cut separates from the others, or a pair; empty if it is all of them.
     links
         The links that bind there; empty if it is all of them, or none.
+
+    Examples
+    --------
+    >>> from astra_tacos import Bound
+    >>> Bound("egress", 1200, "NPU 3 sends 64 KiB", npus=(3,)).time_ns
+    1200
     """
 
     name: str

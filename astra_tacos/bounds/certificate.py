@@ -34,6 +34,15 @@ def certify(schedule: Schedule | SymmetricSchedule, bounds: tuple[Bound, ...] | 
         The schedule. Of a symmetric one, links stand for all links of their class, and `rows` are the sends of NPU 0's chunks.
     bounds
         Bounds that hold for every cut of its collective; None for those of its own chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, certify, synthesize
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> figures = certify(schedule)
+    >>> figures["synthesizer"], 0 < figures["efficiency"] <= 1
+    ('ring', True)
     """
     judged = _of_symmetric(schedule) if isinstance(schedule, SymmetricSchedule) else _of_sends(schedule)
     figures = figures_of_time(

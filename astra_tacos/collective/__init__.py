@@ -23,7 +23,14 @@ COLLECTIVES: dict[str, Callable[..., Collective]] = {
     "scatter": scatter,
     "gather": gather,
 }
-"""Functions of (number of NPUs, bytes, chunks per NPU); those in `ROOTED` take a `root`, too."""
+"""Functions of (number of NPUs, bytes, chunks per NPU); those in `ROOTED` take a `root`, too.
+
+Examples
+--------
+>>> from astra_tacos import COLLECTIVES
+>>> COLLECTIVES["all-gather"](4, 1 << 20, 2).name
+'all-gather'
+"""
 ROOTED = frozenset({"broadcast", "reduce", "scatter", "gather"})
 PERSONALISED = frozenset({"all-to-all", "scatter", "gather"})
 """Those whose chunks have a target each."""
@@ -67,6 +74,12 @@ def make_collective(
     ConfigError
         If there is no such collective or it has no root (or no choice of owners), if members are no NPUs or the root is none of
         them, or what the collective itself refuses.
+
+    Examples
+    --------
+    >>> from astra_tacos import make_collective
+    >>> make_collective("all-gather", 4, 1 << 20, chunks_per_npu=2).num_chunks
+    8
     """
     if name not in (*COLLECTIVES, *UNEQUAL):
         raise ConfigError(f"collective: found {name!r}, expected {', '.join((*COLLECTIVES, *UNEQUAL))}")

@@ -51,6 +51,13 @@ class Collective:
     part_bytes
         int64[num_members, num_members], what each member has for each, if a personalised collective says that pair by pair;
         None if all parts are of one size.
+
+    Examples
+    --------
+    >>> from astra_tacos import all_gather
+    >>> collective = all_gather(4, 1 << 20)
+    >>> collective.chunk_owner.tolist(), collective.chunk_size_bytes.tolist()
+    ([0, 1, 2, 3], [1048576, 1048576, 1048576, 1048576])
     """
 
     name: str

@@ -31,6 +31,12 @@ def all_gather(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> Colle
     ------
     ConfigError
         If the shard has fewer bytes than chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import all_gather
+    >>> all_gather(4, size_bytes=1 << 20, chunks_per_npu=2).num_chunks
+    8
     """
     check_size("all-gather", num_npus, size_bytes, chunks_per_npu, chunks_per_npu)
     sizes = np.tile(split_evenly(size_bytes, chunks_per_npu), num_npus)
@@ -58,6 +64,12 @@ def all_reduce(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, num_owne
     ------
     ConfigError
         If the buffer has fewer bytes than chunks, or the owners are none or more than there are NPUs.
+
+    Examples
+    --------
+    >>> from astra_tacos import all_reduce
+    >>> all_reduce(4, size_bytes=1 << 20, chunks_per_npu=2).num_chunks
+    8
     """
     owners = num_npus if num_owners is None else num_owners
     if not 1 <= owners <= max(num_npus, 1):
@@ -90,6 +102,12 @@ def all_to_all(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> Colle
     ------
     ConfigError
         If the buffer has fewer bytes than chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import all_to_all
+    >>> all_to_all(4, size_bytes=1 << 20).num_chunks
+    12
     """
     num_parts = num_npus * chunks_per_npu
     check_size("all-to-all", num_npus, size_bytes, num_npus * chunks_per_npu, num_parts)
@@ -120,6 +138,12 @@ def broadcast(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int
     ------
     ConfigError
         If there is no such NPU, or the buffer has fewer bytes than chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import broadcast
+    >>> broadcast(4, size_bytes=1 << 20, chunks_per_npu=8, root=2).num_chunks
+    8
     """
     return rooted("broadcast", num_npus, size_bytes, chunks_per_npu, root, reduces=False)
 
@@ -144,6 +168,12 @@ def gather(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 
     ------
     ConfigError
         If there is no such NPU, or a shard has fewer bytes than chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import gather
+    >>> gather(4, size_bytes=1 << 20, root=2).root
+    2
     """
     check_size("gather", num_npus, size_bytes, chunks_per_npu, chunks_per_npu, root)
     owner = np.delete(np.arange(num_npus, dtype=np.int32), root).repeat(chunks_per_npu)
@@ -170,6 +200,12 @@ def reduce(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 
     ------
     ConfigError
         If there is no such NPU, or the buffer has fewer bytes than chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import reduce
+    >>> reduce(4, size_bytes=1 << 20, chunks_per_npu=8).num_chunks
+    8
     """
     return rooted("reduce", num_npus, size_bytes, chunks_per_npu, root, reduces=True)
 
@@ -181,6 +217,12 @@ def reduce_scatter(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> C
     ------
     ConfigError
         If the buffer has fewer bytes than chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import reduce_scatter
+    >>> reduce_scatter(4, size_bytes=1 << 20).num_chunks
+    4
     """
     num_chunks = num_npus * chunks_per_npu
     check_size("reduce-scatter", num_npus, size_bytes, chunks_per_npu, num_chunks)
@@ -210,6 +252,12 @@ def scatter(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int =
     ------
     ConfigError
         If there is no such NPU, or the buffer has fewer bytes than chunks.
+
+    Examples
+    --------
+    >>> from astra_tacos import scatter
+    >>> scatter(4, size_bytes=1 << 20, root=2).root
+    2
     """
     num_parts = num_npus * chunks_per_npu
     check_size("scatter", num_npus, size_bytes, chunks_per_npu, num_parts, root)

@@ -45,4 +45,11 @@ class _Exporters(Mapping[str, "Exporter[Any]"]):
 
 
 EXPORTERS: Mapping[str, Exporter[Any]] = _Exporters()
-"""Formats that a schedule can be exported to, by name."""
+"""Formats that a schedule can be exported to, by name.
+
+Examples
+--------
+>>> from astra_tacos import EXPORTERS
+>>> "msccl-xml" in EXPORTERS
+True
+"""

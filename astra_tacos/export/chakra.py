@@ -272,6 +272,14 @@ def export_chakra(
     ------
     ConfigError
         If the tags go past what ASTRA-sim tells apart.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, export_chakra, synthesize
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> [path.name for path in export_chakra(schedule, "ring")]
+    ['ring.0.et', 'ring.1.et', 'ring.2.et', 'ring.3.et']
     """
     return nodes_of(schedule, link_order, first_tag, in_flight).write(prefix)
 
@@ -305,6 +313,14 @@ def schedule_trace(
         What the trace is to be called in messages.
     link_order, first_tag, in_flight
         As for `export_chakra`, which says what is raised, too.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, schedule_trace, synthesize
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> schedule_trace(schedule, "ring").num_ranks
+    4
     """
     order, in_flight = order_of_traces(schedule, link_order, in_flight)
     sends = tuple(id(getattr(schedule, each.name)) for each in fields(schedule) if each.name not in _BESIDE_SENDS)

@@ -27,6 +27,15 @@ class Exported:
         The file or directory.
     notes
         What its reader should know, a line each.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, export_schedule, synthesize
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> exported = export_schedule(schedule, "ring.csv", "csv")
+    >>> exported.path.is_file(), exported.notes
+    (True, ())
     """
 
     path: Path
@@ -127,6 +136,12 @@ class Exporter(Generic[Result]):
         Whether a directory that has entries of these names may be replaced, as it holds what this format writes, or nothing.
     inside
         What it may have in folders, besides traces and ASTRA-sim's log.
+
+    Examples
+    --------
+    >>> from astra_tacos import EXPORTERS
+    >>> EXPORTERS["csv"].suffix, EXPORTERS["csv"].writes
+    ('.csv', 'file')
     """
 
     name: str
@@ -233,6 +248,14 @@ def export_schedule(schedule: Schedule, path: str | Path, format: str, *, check:
         If there is no such format or option, the format cannot express the schedule, or `path` cannot be written.
     VerificationError
         If the oracle objects.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, export_schedule, synthesize
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> export_schedule(schedule, "ring.xml", "msccl-xml").path.name
+    'ring.xml'
     """
     if format not in EXPORTERS:
         raise ConfigError(f"format: found {format!r}, expected {', '.join(EXPORTERS)}")

@@ -339,6 +339,14 @@ def export_msccl_xml(
     ------
     ConfigError
         If an option is none of those above, or for a collective without XML, see `why_no_msccl_xml`.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, export_msccl_xml, synthesize
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> export_msccl_xml(schedule, "ring.xml").num_channels
+    1
     """
     reason = why_no_msccl_xml(schedule)
     if reason is not None:

@@ -236,6 +236,15 @@ class RunDirectory(Exported):
         The script that runs it, from the directory; "" if there is none.
     exactness
         Of a stand-in run, whether ASTRA-sim takes the predicted time, in words; "" of others.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, synthesize, write_run_directory
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> directory = write_run_directory(schedule, "run")
+    >>> (directory.path / directory.script).is_file()
+    True
     """
 
     network: AstraSimNetwork = field(kw_only=True)
@@ -313,6 +322,14 @@ def write_run_directory(
         If `path` exists and is something else.
     VerificationError
         If the oracle objects to the schedule.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, synthesize, write_run_directory
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> write_run_directory(schedule, "run").is_exact
+    True
     """
     return EXPORTER.export(schedule, path, check=check, more=more, msccl_xml=msccl_xml, backend=backend)
 

@@ -32,6 +32,12 @@ def build_topology(network: NetworkConfig, *, may_forward: bool = False) -> Topo
     ConfigError
         If a value is out of range, a building block is unknown or cannot have its size, a failed or overridden link does not
         exist, the network is disconnected (an unreachable pair is named), or it has more channels than can be handled.
+
+    Examples
+    --------
+    >>> from astra_tacos import build_topology, read_network
+    >>> build_topology(read_network("configs/network/torus_4x4.yml")).num_links
+    64
     """
     check_values(network)
     if (network.forwarding or network.reducing) and not may_forward:

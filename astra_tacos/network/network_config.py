@@ -50,7 +50,14 @@ _TOPOLOGY_FILE = "topology_file"
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One dimension of a network: a building block, its size, and its links' bandwidth (GiB/s) and latency (ns)."""
+    """One dimension of a network: a building block, its size, and its links' bandwidth (GiB/s) and latency (ns).
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension
+    >>> Dimension("Ring", size=4, bandwidth_gibps=50.0, latency_ns=500.0).size
+    4
+    """
 
     block: str
     size: int
@@ -76,7 +83,15 @@ def count_links_of(dimensions: Sequence[Dimension]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """A directed link between devices; in an override, None keeps what the link has."""
+    """A directed link between devices; in an override, None keeps what the link has.
+
+    Examples
+    --------
+    >>> from astra_tacos import LinkSpec, NetworkConfig
+    >>> both = LinkSpec(0, 1, 50.0, 500.0), LinkSpec(1, 0, 25.0, 500.0)
+    >>> NetworkConfig("pair", links=both).num_npus
+    2
+    """
 
     src: int
     dst: int
@@ -90,6 +105,13 @@ class NetworkConfig:
 
     Dimension 0 varies fastest: NPU id = c0 + n0 * (c1 + n1 * c2 ...). Devices past the NPUs are switches, or in a list of links
     other devices that forward.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig
+    >>> dimensions = Dimension("Ring", 4, 50.0, 500.0), Dimension("Ring", 8, 25.0, 700.0)
+    >>> NetworkConfig("torus", dimensions, failed_links=((0, 1),)).num_npus
+    32
     """
 
     source: str
@@ -192,6 +214,13 @@ def read_network(path: str | Path) -> NetworkConfig:
     ------
     ConfigError
         One line that names the file, the key, what was found and what was expected.
+
+    Examples
+    --------
+    >>> from astra_tacos import read_network
+    >>> network = read_network("configs/network/torus_4x4.yml")
+    >>> network.num_npus, network.dimensions[0].block
+    (16, 'Ring')
     """
     path = Path(path)
     document = read_yaml(path)

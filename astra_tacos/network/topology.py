@@ -55,6 +55,15 @@ class Topology:
         The kinds and names of the forwarding devices.
     reducing
         Those of them that add and copy, by id, and their limits.
+
+    Examples
+    --------
+    >>> from astra_tacos import build_topology, read_network
+    >>> topology = build_topology(read_network("configs/network/torus_4x4.yml"))
+    >>> topology.num_npus, topology.link_src.shape
+    (16, (64,))
+    >>> topology.to_networkx().number_of_edges()
+    64
     """
 
     name: str

@@ -29,6 +29,13 @@ class Compared(Result):
         Columns that are shown in any case, with the reason where there is no time.
     remarks
         What else there is to say.
+
+    Examples
+    --------
+    >>> from astra_tacos import compare
+    >>> compared = compare("configs/network/torus_4x4.yml", "all-gather", "64KiB", ["ring", "direct"])
+    >>> min(compared.by_task, key=lambda row: row.time_ns).is_best
+    True
     """
 
     by_task: Sequence[CompareRow]

@@ -44,6 +44,13 @@ class Plan(Result):
         What was planned; None if collectives keep their algorithms.
     scheduled
         How communication was moved in time; None if it was not asked for.
+
+    Examples
+    --------
+    >>> from astra_tacos import plan
+    >>> planned = plan("configs/workload/transformer_16", network="configs/network/torus_4x4.yml")
+    >>> planned.to_json()["time_ns"] == planned.result.time_ns
+    True
     """
 
     result: PlanResult | None

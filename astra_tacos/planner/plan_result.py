@@ -217,6 +217,13 @@ class PlanResult(Result):
         Where the ranks are, if other places were tried.
     num_classes
         Ranks that stand for all, of a run with classes.
+
+    Examples
+    --------
+    >>> from astra_tacos import plan
+    >>> result = plan("configs/workload/transformer_16", network="configs/network/torus_4x4.yml").result
+    >>> result.time_ns <= result.before_ns
+    True
     """
 
     clock: Backend

@@ -61,6 +61,14 @@ class PlanRequest:
     ------
     ConfigError
         If some of them exclude one another, or one of them has no effect.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from astra_tacos import PlanRequest, RunInputs, SearchOptions
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> PlanRequest(inputs, backend="congestion-aware", place=True).place
+    True
     """
 
     inputs: RunInputs | CompactInputs

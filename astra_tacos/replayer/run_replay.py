@@ -76,6 +76,16 @@ def replay_run(
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes. Of a run with classes also where things happen at
         one instant on a rank or link in an order that may differ between ranks that one stands for.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs, read_run, replay_run
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> outcome = replay_run(read_run(replace(inputs, network=Path("configs/network/torus_4x4.yml"))))
+    >>> bool(outcome.end_ns == outcome.finish_ns.max())
+    True
     """
     chosen = choose_backend(backend)
     if run.classes is not None:

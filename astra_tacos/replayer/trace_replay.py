@@ -163,6 +163,15 @@ class TraceReplay:
         where the backend models no links.
     link_bytes, link_busy_ns
         int64[num_links], bytes that each link carried, and time for which it was held: the sum of int(size / bandwidth).
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, replay_trace, schedule_trace, synthesize
+    >>> network = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
+    >>> schedule = synthesize(build_topology(network), all_gather(4, 1 << 20), synthesizer="ring")
+    >>> replayed = replay_trace(schedule_trace(schedule, "ring"), network)
+    >>> int(replayed.sent_bytes.sum()) == 4 * 3 << 20
+    True
     """
 
     backend: Backend
@@ -200,6 +209,16 @@ def replay_trace(trace: Trace, network: NetworkConfig, backend: Backend | str | 
         or a send ends or frees its link at time 0, where ASTRA-sim stops.
     ReplayError
         If nodes wait for ever; the message names the chain of waiting nodes.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, read_trace, replay_trace
+    >>> from astra_tacos import export_chakra, synthesize
+    >>> network = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
+    >>> schedule = synthesize(build_topology(network), all_gather(4, 1 << 20), synthesizer="ring")
+    >>> paths = export_chakra(schedule, "ring")
+    >>> replay_trace(read_trace("ring"), network).finish_ns.shape
+    (4,)
     """
     chosen = choose_backend(backend)
     if trace.num_ranks != network.num_npus:

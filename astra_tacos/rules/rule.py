@@ -16,7 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault of a run, with its place and a remedy."""
+    """A fault of a run, with its place and a remedy.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs, lint
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> report = lint(replace(inputs, network=Path("configs/network/torus_8x8.yml")))
+    >>> sorted({finding.code for finding in report.findings if finding.severity == "error"})
+    ['F06']
+    """
 
     code: str
     severity: Severity

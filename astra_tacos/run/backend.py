@@ -46,6 +46,12 @@ class Backend:
         The repository of that branch, "" if there is none.
     is_analytical
         Whether a message is one thing that takes links one after another; otherwise it is many packets.
+
+    Examples
+    --------
+    >>> from astra_tacos import BACKENDS
+    >>> BACKENDS["congestion-aware"].models_congestion
+    True
     """
 
     name: str
@@ -129,7 +135,14 @@ PACKET = Backend(
     is_analytical=False,
 )
 BACKENDS = {backend.name: backend for backend in (CONGESTION_AWARE, CONGESTION_UNAWARE)}
-"""ASTRA-sim's analytical backends by name: schedules are made for these."""
+"""ASTRA-sim's analytical backends by name: schedules are made for these.
+
+Examples
+--------
+>>> from astra_tacos import BACKENDS
+>>> sorted(BACKENDS)
+['congestion-aware', 'congestion-unaware']
+"""
 MODELS = BACKENDS | {PACKET.name: PACKET}
 """All network models by name: runs are replayed on these."""
 

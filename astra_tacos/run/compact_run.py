@@ -48,6 +48,15 @@ def expand(run: Run) -> Run:
     ------
     ConfigError
         If it has more than `MOST_RANKS` ranks.
+
+    Examples
+    --------
+    >>> from astra_tacos import Parallelism, Step, Transformer, generate, expand, read_compact, read_network
+    >>> step = Step(Transformer(2, 256, 1024, 4, 1000, 128, 4), Parallelism(dp=16))
+    >>> generated = generate(step, "steps", network="configs/network/torus_4x4.yml", compact=True)
+    >>> run = read_compact(generated.path, read_network("configs/network/torus_4x4.yml"))
+    >>> run.workload.num_ranks, expand(run).workload.num_ranks
+    (1, 16)
     """
     if run.classes is None:
         return run
@@ -193,6 +202,14 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     ------
     ConfigError
         If a file has wrong contents, the network has other sizes, or a collective treats ranks by their numbers.
+
+    Examples
+    --------
+    >>> from astra_tacos import Parallelism, Step, Transformer, generate, read_compact, read_network
+    >>> step = Step(Transformer(2, 256, 1024, 4, 1000, 128, 4), Parallelism(dp=16))
+    >>> generated = generate(step, "steps", network="configs/network/torus_4x4.yml", compact=True)
+    >>> read_compact(generated.path, read_network("configs/network/torus_4x4.yml")).classes.num_ranks
+    16
     """
     source = folder / RANKS
     content = _read_ranks(folder)
@@ -305,6 +322,15 @@ def compact(run: Run) -> Run:
     ------
     ConfigError
         If there are none: the message names what differs.
+
+    Examples
+    --------
+    >>> from astra_tacos import Parallelism, Step, Transformer, generate, compact, expand, read_compact, read_network
+    >>> step = Step(Transformer(2, 256, 1024, 4, 1000, 128, 4), Parallelism(dp=16))
+    >>> generated = generate(step, "steps", network="configs/network/torus_4x4.yml", compact=True)
+    >>> run = expand(read_compact(generated.path, read_network("configs/network/torus_4x4.yml")))
+    >>> run.workload.num_ranks, compact(run).workload.num_ranks
+    (16, 1)
     """
     network, workload = run.network, run.workload
     size = tuple(dimension.size for dimension in network.dimensions)

@@ -29,7 +29,17 @@ _PLANNED = "planned"
 
 @dataclass(frozen=True, slots=True)
 class CompactInputs:
-    """The files of a compact run: its directory, which has all but the network, and the network."""
+    """The files of a compact run: its directory, which has all but the network, and the network.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from astra_tacos import Parallelism, Step, Transformer, generate, CompactInputs
+    >>> step = Step(Transformer(2, 256, 1024, 4, 1000, 128, 4), Parallelism(dp=16))
+    >>> generated = generate(step, "steps", network="configs/network/torus_4x4.yml", compact=True)
+    >>> CompactInputs(generated.path, Path("configs/network/torus_4x4.yml")).folder.name
+    'steps'
+    """
 
     folder: Path
     network: Path

@@ -94,6 +94,16 @@ class RunOutcome(Result):
         How many messages ranks sent each other, those of collectives and others.
     transmissions, loads
         None unless asked for; `loads` only if the backend has no links.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs, read_run, replay_run
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> outcome = replay_run(read_run(replace(inputs, network=Path("configs/network/torus_4x4.yml"))))
+    >>> outcome.finish_ns.shape, outcome.backend.name
+    ((16,), 'congestion-aware')
     """
 
     backend: Backend

@@ -57,6 +57,14 @@ class RunInputs:
         Where ASTRA-sim is started: relative paths in the system JSON and in the per-node YAML start there.
     ns3
         Configuration of ASTRA-sim's ns-3 backend; None for that of its repository.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> inputs.system.name
+    'system.json'
     """
 
     workload: Path
@@ -110,6 +118,16 @@ class Run:
         The files of custom collectives, by their prefix, of a run that is made in memory: they are written with it.
     classes
         The translations that make the traces of all ranks of those of representatives; None for an ordinary run.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs, read_run, replay_run
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> run = read_run(replace(inputs, network=Path("configs/network/torus_4x4.yml")))
+    >>> int(replay_run(replace(run, slow=((3, 2.0),))).compute_ns[3] // replay_run(run).compute_ns[3])
+    2
     """
 
     workload: Trace
@@ -232,6 +250,16 @@ def read_run(inputs: RunInputs) -> Run:
     ------
     ConfigError
         If a file cannot be read or has wrong contents; the message is one line with file and place.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs, read_run
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> run = read_run(replace(inputs, network=Path("configs/network/torus_4x4.yml")))
+    >>> run.workload.num_ranks, run.network.num_npus
+    (16, 16)
     """
     groups, memory_file, directory = inputs.groups, inputs.remote_memory, inputs.directory
     system = read_system(inputs.system, directory)

@@ -63,6 +63,14 @@ class Schedule:
     ConfigError
         If messages are not neighbouring rows that agree, values are not those of the chunks, or the topology has forwarding
         devices and rows have no trips, or a member of the collective is one of the devices.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, synthesize
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> schedule.num_sends, schedule.start_ns.shape, bool(schedule.collective_time_ns == schedule.end_ns.max())
+    (12, (12,), True)
     """
 
     topology: Topology

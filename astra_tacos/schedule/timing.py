@@ -55,6 +55,14 @@ class Timing:
         int64[classes], a COMP node's `duration_micros` and the time it takes.
     device_reduction_ns
         int64[num_npus], how long a reducing device takes to add a chunk of any size, -1 for others; empty if there are none.
+
+    Examples
+    --------
+    >>> from astra_tacos import all_gather, build_topology, compute_timing, read_network
+    >>> topology = build_topology(read_network("configs/network/torus_4x4.yml"))
+    >>> timing = compute_timing(topology, all_gather(16, 1 << 20), "pipelined")
+    >>> timing.link_hold_ns.shape
+    (64, 1)
     """
 
     link_model: LinkModel
@@ -112,6 +120,13 @@ def compute_timing(
         If a chunk takes longer than 2**52 ns, or there are several per NPU that take less than 1 ns of a link.
     ConfigError
         If a member of the collective is a device that only forwards.
+
+    Examples
+    --------
+    >>> from astra_tacos import all_gather, build_topology, compute_timing, read_network
+    >>> topology = build_topology(read_network("configs/network/torus_4x4.yml"))
+    >>> compute_timing(topology, all_gather(16, 1 << 20), "blocking").link_delay_ns.shape
+    (64, 1)
     """
     check_endpoints(topology, collective)
     most = max(_MOST_DELAYS // max(topology.num_channels, topology.num_links), 2)

@@ -76,6 +76,13 @@ class Request:
     ------
     ConfigError
         If some of them exclude one another, or an option of the search does not count.
+
+    Examples
+    --------
+    >>> from astra_tacos import Request, solve
+    >>> request = Request.of("configs/network/torus_4x4.yml", "all-gather", "64KiB", synthesizer="direct")
+    >>> solve(request).time_ns == solve("configs/network/torus_4x4.yml", "all-gather", "64KiB", synthesizer="direct").time_ns
+    True
     """
 
     network: NetworkConfig
@@ -181,6 +188,30 @@ class _Certified(Result):
     def to_json(self) -> dict[str, Any]:
         """All figures, ready for JSON."""
 
+    @property
+    def time_ns(self) -> float:
+        """Time of the collective on the clock (ns)."""
+        time_ns: float = self.to_json()["time_ns"]
+        return time_ns
+
+    @property
+    def bound_ns(self) -> int | None:
+        """What any algorithm takes at least (ns); None where links carry any number of messages."""
+        bound_ns: int | None = self.to_json()["bound_ns"]
+        return bound_ns
+
+    @property
+    def efficiency(self) -> float | None:
+        """The bound as a share of the time, in 0 to 1; None without a bound."""
+        efficiency: float | None = self.to_json()["efficiency"]
+        return efficiency
+
+    @property
+    def best_native_ns(self) -> float | None:
+        """Time of the best of ASTRA-sim's own algorithms on the clock (ns); None if there is none."""
+        best_native_ns: float | None = self.to_json()["best_native_ns"]
+        return best_native_ns
+
     def title(self) -> str:
         """What was asked, in one line."""
         return Certificate(self.to_json()).title()
@@ -219,6 +250,16 @@ class Solution(_Certified):
         What the reader of its times should know, a line each.
     sketch
         What the sketch costs; None without one.
+
+    Examples
+    --------
+    >>> from astra_tacos import solve
+    >>> solution = solve("configs/network/torus_4x4.yml", "all-gather", "64KiB", synthesizer="direct")
+    >>> solution.bound_ns <= solution.time_ns, 0 < solution.efficiency <= 1
+    (True, True)
+    >>> written = solution.write("run")
+    >>> solution.schedule.num_sends == len(solution.schedule.to_pandas())
+    True
     """
 
     request: Request
@@ -234,30 +275,9 @@ class Solution(_Certified):
     checked: ClassVar[str] = "verified; the replay takes exactly the predicted time"
 
     @property
-    def time_ns(self) -> float:
-        """Time of the collective on the clock (ns)."""
-        return round(self.timed.time_ns, 3)
-
-    @property
-    def bound_ns(self) -> int | None:
-        """What any algorithm takes at least (ns); None where links carry any number of messages."""
-        return max((bound.time_ns for bound in self.bounds), default=None)
-
-    @property
-    def efficiency(self) -> float | None:
-        """The bound as a share of the time, in 0 to 1; None without a bound."""
-        efficiency: float | None = self._figures["efficiency"]
-        return efficiency
-
-    @property
     def best_native(self) -> str | None:
         """The best configuration of ASTRA-sim's own algorithms on the clock, in words; None if there is none."""
         return None if self.native.best is None else str(self.native.best.configuration)
-
-    @property
-    def best_native_ns(self) -> float | None:
-        """Its time (ns)."""
-        return self.native.time_ns
 
     def plot(self, width: str = "double") -> Axes:
         """Draw which link carries what when; needs the extra `plot`.
@@ -381,6 +401,14 @@ class CompactSolution(_Certified):
         As in a `Solution`.
     schedule
         The schedule.
+
+    Examples
+    --------
+    >>> from astra_tacos import solve
+    >>> options = {"max_sends": 1, "synthesizer": "symmetric", "chunks_per_npu": 1}
+    >>> solution = solve("configs/network/torus_8x8.yml", "all-gather", "1MiB", **options)
+    >>> type(solution).__name__, solution.time_ns > 0
+    ('CompactSolution', True)
     """
 
     request: Request
@@ -404,6 +432,17 @@ class CompactSolution(_Certified):
     def to_json(self) -> dict[str, Any]:
         """All figures, ready for JSON."""
         return self._figures | {"notes": list(self.notes)}
+
+    @property
+    def best_native(self) -> None:
+        """None: ASTRA-sim's own algorithms are not replayed on so many sends."""
+        return
+
+    def plot(self, width: str = "double") -> Axes:
+        """Draw which links carry NPU 0's chunks when; see `Solution.plot`."""
+        from astra_tacos.pages.figure.symmetric_plot import draw_symmetric_timeline
+
+        return draw_symmetric_timeline(self.schedule, width).axes[0]
 
     def save(self, path: str | Path) -> None:
         """Write the schedule as a `schedule.npz`."""

@@ -249,6 +249,14 @@ def synthesize(
         As `SearchOptions` and `search` do.
     VerificationError
         If the oracle rejects the fastest schedule, or its replay takes another time: the synthesizer that it names is wrong.
+
+    Examples
+    --------
+    >>> from astra_tacos import all_reduce, build_topology, read_network, synthesize
+    >>> topology = build_topology(read_network("configs/network/torus_4x4.yml"))
+    >>> schedule = synthesize(topology, all_reduce(16, 1 << 20), synthesizer="tacos", trials=2, seed=1)
+    >>> schedule.synthesizer, schedule.num_sends >= 2 * 16 * 15
+    ('tacos', True)
     """
     schedule = search(topology, collective, SearchOptions(**options), on_progress).schedule
     check_schedule(schedule)

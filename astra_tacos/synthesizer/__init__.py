@@ -145,7 +145,14 @@ SYNTHESIZERS: dict[str, Synthesizer] = {
     ),
     "themis": _over_levels(Synthesizer(themis, _OF_SHARDS, refusal=refuse_without_dimensions, work=dispatch_work)),
 }
-"""Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones."""
+"""Synthesizers by the name that the command line gives them, in the order in which `auto` prefers equal ones.
+
+Examples
+--------
+>>> from astra_tacos import SYNTHESIZERS
+>>> "tacos" in SYNTHESIZERS
+True
+"""
 AUTO = "auto"
 """The portfolio: all synthesizers that do not opt out of it."""
 

@@ -53,6 +53,12 @@ class Synthesizer:
         From a topology and a collective: a time that no schedule of its beats, as far as it can tell before it makes one.
     in_auto
         Whether `auto` tries it, and `compare` unless told otherwise; one that stays out is for those who name it.
+
+    Examples
+    --------
+    >>> from astra_tacos import SYNTHESIZERS
+    >>> "all-gather" in SYNTHESIZERS["ring"].collectives
+    True
     """
 
     make: Callable[[Problem, int], Schedule]

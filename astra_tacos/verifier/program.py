@@ -55,6 +55,15 @@ class ProgramVerdict:
         collective that it computes, or is too broken to execute. None if everything was checked.
     violations
         All faults that were found.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, schedule_trace, synthesize, verify_trace
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> verdict = verify_trace(schedule_trace(schedule, "ring"))
+    >>> verdict.num_ranks, verdict.num_messages
+    (4, 12)
     """
 
     collective: str | None
@@ -111,6 +120,14 @@ def verify_trace(
     ------
     ConfigError
         If the name is unknown, or chunk numbers are beyond reason.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, schedule_trace, synthesize, verify_trace
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> verify_trace(schedule_trace(schedule, "ring"), "all-gather", topology).violations
+    ()
     """
     return examine_trace(trace, collective_name, topology, root).verdict
 
@@ -189,6 +206,16 @@ def verify_msccl_xml(path: str | Path, collective_name: str | None = None, topol
     ------
     ConfigError
         If the file is not well-formed MSCCL XML (the message names the place), or is too large for the oracle.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, export_schedule, synthesize
+    >>> from astra_tacos import verify_msccl_xml
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> exported = export_schedule(schedule, "ring.xml", "msccl-xml")
+    >>> verify_msccl_xml("ring.xml", "all-gather").violations
+    ()
     """
     _check_name(collective_name)
     return examine_msccl_file(read_msccl_xml(Path(path)), collective_name, topology).verdict

@@ -32,6 +32,17 @@ def verify(schedule: Schedule) -> tuple[Violation, ...]:
     devices that only forward give out what they took in; windows and ports of reducing
     devices suffice; in the end every NPU has what the collective promises; chunk sizes add up, and personalised chunks are
     those of the right pairs. Other NPUs than the members may hold and pass on what they get.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, synthesize, verify
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> verify(schedule)
+    ()
+    >>> verify(replace(schedule, start_ns=schedule.start_ns - 1))[0].code
+    'negative-start'
     """
     violations = check_sizes(schedule.collective)
     valid, broken = _check_references(schedule)

@@ -40,6 +40,14 @@ def verify_symmetric(schedule: SymmetricSchedule) -> tuple[Violation, ...]:
     """Violations of a symmetric schedule; none if all its sends together are legal and compute its collective.
 
     Later checks are left out where they would rest on what earlier ones found to be wrong.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, SymmetricTask, synthesize_symmetric, verify_symmetric
+    >>> task = SymmetricTask("torus", (Dimension("Ring", 32, 50.0, 500.0),) * 2, "all-gather", 1 << 20, 1, "pipelined")
+    >>> schedule = synthesize_symmetric(task)
+    >>> verify_symmetric(schedule)
+    ()
     """
     task = schedule.task
     violations = _check_network(task.dimensions) or _check_columns(schedule)

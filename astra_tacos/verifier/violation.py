@@ -17,6 +17,16 @@ class Violation:
         One line: the place, what was found, what was expected.
     send, npu, chunk, time_ns
         The send, NPU, chunk and time of the fault; None if they do not apply.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from astra_tacos import Dimension, NetworkConfig, all_gather, build_topology, synthesize, verify
+    >>> topology = build_topology(NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),)))
+    >>> schedule = synthesize(topology, all_gather(4, 1 << 20), synthesizer="ring")
+    >>> violation = verify(replace(schedule, start_ns=schedule.start_ns - 1))[0]
+    >>> violation.send, violation.code
+    (0, 'negative-start')
     """
 
     code: str

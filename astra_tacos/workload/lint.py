@@ -58,6 +58,16 @@ class LintReport(Result):
         Number of NPUs of the network, and of ranks and nodes of the workload that were read.
     backend
         The network model that the run was checked for.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs, lint
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> report = lint(replace(inputs, network=Path("configs/network/torus_4x4.yml")))
+    >>> report.num_ranks, len(report.findings) >= len(report.errors)
+    (16, True)
     """
 
     findings: tuple[Finding, ...]
@@ -144,6 +154,16 @@ def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | N
         The network model, or its name; None stands for the network's default (`run.backend`).
     limit
         Most findings of a code and severity in `findings`; all are counted. None for no limit.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import RunInputs, lint
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> report = lint(replace(inputs, network=Path("configs/network/torus_4x4.yml")))
+    >>> dict(report.errors)
+    {}
     """
     return lint_inputs(read_inputs(inputs, backend), limit)
 

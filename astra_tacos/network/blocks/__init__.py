@@ -22,7 +22,14 @@ BUILDING_BLOCKS: dict[str, BuildingBlock] = {
         TWISTED_TORUS,
     )
 }
-"""Building blocks by the name that network files use."""
+"""Building blocks by the name that network files use.
+
+Examples
+--------
+>>> from astra_tacos import BUILDING_BLOCKS
+>>> "Ring" in BUILDING_BLOCKS
+True
+"""
 
 ASTRA_SIM_BLOCKS = tuple(name for name, block in BUILDING_BLOCKS.items() if block.is_in_astra_sim)
 """Names of the blocks that ASTRA-sim has, too."""

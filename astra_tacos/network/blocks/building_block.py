@@ -76,6 +76,12 @@ class BuildingBlock(ABC):
 
     Members of a group are numbered `0 .. size - 1`. A *hop* leads from a member to the next one on a route: over a link, or up to
     a switch and down again. Methods require a size for which `expected_size` returns None. Array arguments broadcast.
+
+    Examples
+    --------
+    >>> from astra_tacos import BUILDING_BLOCKS
+    >>> len(BUILDING_BLOCKS["Ring"].links(4).src)
+    8
     """
 
     __slots__ = ()

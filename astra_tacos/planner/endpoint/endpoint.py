@@ -166,6 +166,17 @@ class EndpointResult(Result):
         All that were tried, `written` among them; the ideal endpoint last.
     in_turn_ns
         End of the run if nothing overlaps: the longest time of a rank that computes and communicates in turn, with all resources.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import Partition, RunInputs, divide_endpoint
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> inputs = replace(inputs, network=Path("configs/network/torus_4x4.yml"))
+    >>> result = divide_endpoint(inputs, Path("divided"), partition=Partition(cores=2, memory_gbps=128.0))
+    >>> result.links_gbps > 0, result.in_turn_ns > 0
+    (True, True)
     """
 
     npu: Npu
@@ -264,6 +275,17 @@ def divide_endpoint(
         If an input is not what it should be, the network is no product of dimensions, or a partition leaves nothing.
     ReplayError
         If the run does not end.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from astra_tacos import Partition, RunInputs, divide_endpoint
+    >>> inputs = RunInputs.in_folder(Path("configs/workload/transformer_16"), "w")
+    >>> inputs = replace(inputs, network=Path("configs/network/torus_4x4.yml"))
+    >>> result = divide_endpoint(inputs, Path("divided"), partition=Partition(cores=2, memory_gbps=128.0))
+    >>> result.written.partition.cores
+    2
     """
     mode, npu = Mode(mode), npu or Npu()
     check_output(output, inputs)

@@ -48,6 +48,12 @@ class Npu:
     ------
     ConfigError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> from astra_tacos import Npu
+    >>> Npu(cores=108, memory_gbps=2039.0, peak_tflops=312.0).cores
+    108
     """
 
     cores: int = 80
@@ -87,7 +93,14 @@ class Npu:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """What communication takes: cores, and memory bandwidth in 10**9 bytes per second."""
+    """What communication takes: cores, and memory bandwidth in 10**9 bytes per second.
+
+    Examples
+    --------
+    >>> from astra_tacos import Partition
+    >>> Partition(cores=2, memory_gbps=128.0).memory_gbps
+    128.0
+    """
 
     cores: int = 0
     memory_gbps: float = 0.0

@@ -73,6 +73,14 @@ class ScheduleResult(Result):
         End of the run as its files say, with its own collectives, where it was planned beside the scheduled run; else None.
     kept_as_is
         Whether the plan of the run as it is was kept, because it ends first.
+
+    Examples
+    --------
+    >>> from astra_tacos import plan
+    >>> options = {"schedule": "priority", "keep_collectives": True}
+    >>> result = plan("configs/workload/transformer_16", network="configs/network/torus_4x4.yml", **options).scheduled
+    >>> result.after_ns <= result.as_is_ns
+    True
     """
 
     asked: str

@@ -93,6 +93,13 @@ def read_trace(prefix: str | Path, *, chunks: bool = True, workload: bool = Fals
     ConfigError
         If a file is missing, cannot be read, is truncated or not a Chakra trace, has no nodes, or two of its nodes have the same
         id (the message names file and byte offset), or if memory does not suffice.
+
+    Examples
+    --------
+    >>> from astra_tacos import read_trace
+    >>> trace = read_trace("configs/workload/transformer_16/workload/w", workload=True)
+    >>> trace.num_ranks, trace.num_nodes == len(trace.node_id)
+    (16, True)
     """
     return read_files(str(prefix), trace_files(prefix, most_ranks), chunks=chunks, workload=workload)
 

@@ -13,7 +13,14 @@ METADATA = bytes((1 << 3 | 2, len(_VERSION))) + _VERSION
 
 
 class NodeType(IntEnum):
-    """`NodeType` of the schema, without the `_NODE`."""
+    """`NodeType` of the schema, without the `_NODE`.
+
+    Examples
+    --------
+    >>> from astra_tacos import NodeType
+    >>> NodeType.COMM_SEND.name
+    'COMM_SEND'
+    """
 
     INVALID = 0
     METADATA = 1
@@ -26,7 +33,14 @@ class NodeType(IntEnum):
 
 
 class CommType(IntEnum):
-    """`CollectiveCommType` of the schema."""
+    """`CollectiveCommType` of the schema.
+
+    Examples
+    --------
+    >>> from astra_tacos import CommType
+    >>> CommType.ALL_REDUCE.name
+    'ALL_REDUCE'
+    """
 
     ALL_REDUCE = 0
     REDUCE = 1

@@ -215,6 +215,13 @@ class Trace:
         int64[num_ranks], the number of the file that has each rank's nodes; None if file i has those of the rank at place i.
     held
         What gives the bytes of each file by its number, of a trace that is not written; None if the files have them.
+
+    Examples
+    --------
+    >>> from astra_tacos import NodeType, read_trace
+    >>> trace = read_trace("configs/workload/transformer_16/workload/w", workload=True)
+    >>> int((trace.kind == NodeType.COMM_COLL).sum()) > 0
+    True
     """
 
     prefix: str

@@ -36,6 +36,13 @@ class Calibration(Result):
         Whether the constants fit, and whether errors are within the limit that was given.
     output
         The directory that was written; None for none.
+
+    Examples
+    --------
+    >>> from astra_tacos import calibrate
+    >>> calibration = calibrate(["configs/measured/two_nodes.log"])
+    >>> calibration.is_good, sorted(calibration.figures["errors"])
+    (True, ['count', 'median', 'p90', 'worst'])
     """
 
     figures: dict[str, Any]

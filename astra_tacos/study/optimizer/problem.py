@@ -223,6 +223,13 @@ class ProblemFiles:
         LIBRA's network and communicator, and the latency of a link, which LIBRA's files lack.
     network, system, groups, remote_memory, directory
         The files of a run, as of `RunInputs`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from astra_tacos import ProblemFiles
+    >>> ProblemFiles(Path("gpt3.txt"), libra_network=Path("four_tiers.yml"), communicator=Path("groups.yml")).latency_ns
+    500.0
     """
 
     workload: Path

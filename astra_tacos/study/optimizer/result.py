@@ -112,6 +112,13 @@ class Optimum(Result):
         The object that `optimize --json` prints.
     shape
         The network without its bandwidths.
+
+    Examples
+    --------
+    >>> from astra_tacos import optimize
+    >>> optimum = optimize("configs/workload/transformer_16", "configs/network/torus_4x4.yml")
+    >>> optimum.write("best.yml").name
+    'best.yml'
     """
 
     figures: dict[str, Any]

@@ -29,6 +29,13 @@ class Reported:
         Of a page `schedule`, `plan`, `replay`, `sweep` or `comparison`; of a figure as `report` takes it.
     size_bytes
         The size of the file.
+
+    Examples
+    --------
+    >>> from astra_tacos import report
+    >>> reported = report("configs/network/torus_4x4.yml", "torus.svg")
+    >>> reported.size_bytes == reported.path.stat().st_size
+    True
     """
 
     kind: str

@@ -49,6 +49,15 @@ class Swept(Result):
         The directory with the table, `sweep.parquet`.
     warnings
         Messages of points, each once.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from astra_tacos import sweep
+    >>> point = "{network: configs/network/torus_4x4.yml, collective: all-gather, size: 64KiB, synthesizer: direct}"
+    >>> written = Path("sweep.yml").write_text(f"point: {point}")
+    >>> sweep("sweep.yml", "swept").figures["points"]
+    1
     """
 
     figures: dict[str, Any]

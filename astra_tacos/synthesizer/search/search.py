@@ -62,6 +62,14 @@ class SearchResult:
         Whether there was no search, as a synthesizer had a schedule close to what any algorithm needs.
     more_may_help
         Whether a thorough search would have tried candidates that this one did not.
+
+    Examples
+    --------
+    >>> from astra_tacos import SearchOptions, all_gather, build_topology, read_network, search
+    >>> topology = build_topology(read_network("configs/network/torus_4x4.yml"))
+    >>> result = search(topology, all_gather(16, 1 << 20), SearchOptions("direct"))
+    >>> result.num_tried, result.was_cut_off
+    (1, False)
     """
 
     schedule: Schedule
@@ -126,6 +134,14 @@ def search(
         If topology and collective differ in their number of NPUs.
     SynthesisError
         If chunks are too small or too large for the links, or no synthesizer can do this collective on this network.
+
+    Examples
+    --------
+    >>> from astra_tacos import SearchOptions, all_reduce, build_topology, read_network, search
+    >>> topology = build_topology(read_network("configs/network/torus_4x4.yml"))
+    >>> result = search(topology, all_reduce(16, 1 << 20), SearchOptions("tacos", trials=2))
+    >>> result.num_tried, result.schedule.collective_time_ns > 0
+    (2, True)
     """
     started = time.monotonic()
     if collective.num_npus != topology.num_npus:

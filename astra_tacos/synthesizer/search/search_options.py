@@ -142,6 +142,13 @@ class SearchOptions:
     ------
     ConfigError
         If a value is of the wrong type or out of range.
+
+    Examples
+    --------
+    >>> from astra_tacos import Request, SearchOptions, read_network
+    >>> options = SearchOptions(synthesizer="tacos", chunks_per_npu=2, seed=7)
+    >>> Request(read_network("configs/network/torus_4x4.yml"), "all-reduce", 1 << 20, options=options).options.seed
+    7
     """
 
     synthesizer: str = option(

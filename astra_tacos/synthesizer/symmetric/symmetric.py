@@ -32,6 +32,14 @@ def synthesize_symmetric(task: SymmetricTask) -> SymmetricSchedule:
     ------
     SynthesisError
         If chunks are too small or too large for the links.
+
+    Examples
+    --------
+    >>> from astra_tacos import Dimension, SymmetricTask, synthesize_symmetric
+    >>> task = SymmetricTask("torus", (Dimension("Ring", 32, 50.0, 500.0),) * 2, "all-gather", 1 << 20, 1, "pipelined")
+    >>> schedule = synthesize_symmetric(task)
+    >>> schedule.collective_time_ns > 0
+    True
     """
     if task.collective == "all-to-all":
         return _schedule(task, along_paths(task))

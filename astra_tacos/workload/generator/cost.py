@@ -157,6 +157,12 @@ class Device:
     ------
     ConfigError
         If a rate is not a number above 0.
+
+    Examples
+    --------
+    >>> from astra_tacos import Device
+    >>> Device(peak_tflops=989.0, memory_gbps=3350.0).peak_tflops
+    989.0
     """
 
     peak_tflops: float = 312.0

@@ -49,7 +49,15 @@ _FILES = {"workload", "classes", RANKS, GROUPS, SYSTEM, MEMORY, NETWORK, RESULT_
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRun(Result):
-    """The directory of a generated run, and the content of its `generated.json`."""
+    """The directory of a generated run, and the content of its `generated.json`.
+
+    Examples
+    --------
+    >>> from astra_tacos import Parallelism, Step, Transformer, generate
+    >>> step = Step(Transformer(2, 256, 1024, 4, 1000, 128, 4), Parallelism(dp=4))
+    >>> generate(step, "steps").result["num_ranks"]
+    4
+    """
 
     path: Path
     result: dict[str, Any]
@@ -123,6 +131,14 @@ def generate(
     ------
     ConfigError
         If `path` contains anything but a generated run, the network has another number of NPUs, or the step is too large.
+
+    Examples
+    --------
+    >>> from astra_tacos import Parallelism, Step, Transformer, generate
+    >>> step = Step(Transformer(2, 256, 1024, 4, 1000, 128, 4), Parallelism(dp=4))
+    >>> generated = generate(step, "steps")
+    >>> sorted(path.name for path in generated.path.iterdir())
+    ['comm_group.json', 'generated.json', 'remote_memory.json', 'system.json', 'workload']
     """
     path, device, split = Path(path), device or Device(), step.parallelism
     num_dimensions = 1

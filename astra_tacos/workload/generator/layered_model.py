@@ -61,6 +61,12 @@ class ModelLayer:
         ranks that need them (and the same number of gradients back); such a layer reads the input of the model. 0 for all others.
     joins
         For a layer with an All-to-All, the number of the layer that reads its output beside that of the layer before.
+
+    Examples
+    --------
+    >>> from astra_tacos import ModelLayer
+    >>> ModelLayer("convolution", tensors=(64, 9 * 64 * 64), forward_ops=115_605_504, output_values=200_704).name
+    'convolution'
     """
 
     name: str
@@ -129,6 +135,12 @@ class LayeredModel:
     ------
     ConfigError
         If there is no layer, or a number is out of range.
+
+    Examples
+    --------
+    >>> from astra_tacos import LayeredModel, ModelLayer
+    >>> LayeredModel("two", (ModelLayer("first", (1000,), forward_us=3.0), ModelLayer("second", (500,), forward_us=2.0))).name
+    'two'
     """
 
     name: str
@@ -160,7 +172,7 @@ _IN_US = ("forward_us", "backward_us")
 
 
 def read_layer_file(path: str | Path, dtype_bytes: int = 4) -> LayeredModel:
-    """Read a model from a CSV file with a header.
+    r"""Read a model from a CSV file with a header.
 
     Columns are `name`, `parameters` (numbers of parameters of its tensors with spaces between, in order of registration),
     `forward_flops` and `backward_flops` for a sample, or `forward_us` and `backward_us` for a micro-batch, and, optionally,
@@ -171,6 +183,14 @@ def read_layer_file(path: str | Path, dtype_bytes: int = 4) -> LayeredModel:
     ------
     ConfigError
         If the file cannot be read, or a line is not a layer; the message names the line.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from astra_tacos import read_layer_file
+    >>> written = Path("two.csv").write_text("name,parameters,forward_us,backward_us\nfirst,1000,3.0,6.0\n")
+    >>> [layer.name for layer in read_layer_file("two.csv").layers]
+    ['first']
     """
     lines = list(csv.reader(read_text(Path(path)).splitlines()))
     if not lines:
@@ -355,4 +375,11 @@ LAYERED_MODELS: dict[str, Callable[[], LayeredModel]] = {
     "bert-large": bert_large,
     "dlrm": dlrm,
 }
-"""Models by the name that `generate --model` takes."""
+"""Models by the name that `generate --model` takes.
+
+Examples
+--------
+>>> from astra_tacos import LAYERED_MODELS
+>>> len(LAYERED_MODELS["vgg16"]().layers)
+16
+"""

@@ -27,6 +27,12 @@ class LayeredStep(Training):
     ------
     ConfigError
         If there is other parallelism, or a number is out of range.
+
+    Examples
+    --------
+    >>> from astra_tacos import LAYERED_MODELS, LayeredStep, Parallelism
+    >>> LayeredStep(LAYERED_MODELS["vgg16"](), Parallelism(dp=4), buckets=2).buckets
+    2
     """
 
     model: LayeredModel

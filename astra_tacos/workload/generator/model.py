@@ -40,6 +40,12 @@ class Transformer:
     ------
     ConfigError
         If a size is out of range, or one that has to divide another one does not.
+
+    Examples
+    --------
+    >>> from astra_tacos import Transformer
+    >>> Transformer(layers=2, hidden=256, ffn=1024, heads=4, vocab=1000, sequence=128, kv_heads=4).hidden
+    256
     """
 
     layers: int

@@ -59,6 +59,12 @@ class Parallelism:
     ConfigError
         If there are fewer than 2 ranks, ep does not divide dp, `order` does not name each axis, or the
         placement has not the degree of each axis.
+
+    Examples
+    --------
+    >>> from astra_tacos import Parallelism
+    >>> Parallelism(dp=2, tp=4, pp=2).num_ranks
+    16
     """
 
     dp: int = 1

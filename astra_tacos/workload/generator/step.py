@@ -91,6 +91,12 @@ class Step(Training):
     ------
     ConfigError
         If the model cannot be divided by this parallelism, or a number is out of range.
+
+    Examples
+    --------
+    >>> from astra_tacos import Parallelism, Step, Transformer
+    >>> Step(Transformer(2, 256, 1024, 4, 1000, 128, 4), Parallelism(dp=2, pp=2), micro_batches=4, steps=2).steps
+    2
     """
 
     model: Transformer
