@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from helpers.command import run as command
 
 import astra_tacos as at
+from astra_tacos.cli.main import cli
 from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -202,3 +205,52 @@ def test_a_schedule_of_another_problem_is_no_answer(make, message):
 def test_a_wrong_comparison_is_one_line(collective, sizes, more, message):
     with pytest.raises(at.ConfigError, match=message):
         at.compare(NETWORK, collective, sizes, ["ring"], **more)
+
+
+@pytest.mark.parametrize("name", ["optimize", "sweep", "calibrate", "report"])
+def test_a_command_and_its_function_have_the_same_defaults(name):
+    command = cli.get_command(click.Context(cli), name)
+    parameters = inspect.signature(getattr(at, name)).parameters
+    compared = 0
+    for option in command.params:
+        if option.name not in parameters or not isinstance(option.default, int | float | str) or isinstance(option.default, bool):
+            continue
+        default = parameters[option.name].default
+        compared += 1
+        assert default in (option.default, None), option.name  # None where the default is only that of some kinds
+    assert compared or name in ("sweep", "calibrate")
+
+
+def test_a_plan_that_is_not_written_yet_writes_the_same(tmp_path):
+    planned = at.plan("configs/workload/transformer_16", network=NETWORK)
+    at.plan("configs/workload/transformer_16", tmp_path / "at_once", network=NETWORK)
+    assert not list(tmp_path.glob("later")) and planned.write(tmp_path / "later") == tmp_path / "later"
+    files = [sorted(path.relative_to(folder) for path in folder.rglob("*")) for folder in sorted(tmp_path.iterdir())]
+    assert files[0] == files[1]
+    same = [name for name in files[0] if (tmp_path / "later" / name).is_file() and name.suffix != ".npz"]
+    assert all((tmp_path / "later" / name).read_bytes() == (tmp_path / "at_once" / name).read_bytes() for name in same)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: at.optimize("configs/workload/transformer_16"), r"expected network.yml with it: network='N.yml'"),
+        (lambda: at.optimize("configs/workload/transformer_16", NETWORK, refine="often"), "refine: found 'often'"),
+        (lambda: at.optimize("configs/workload/transformer_16", NETWORK, backend="congestion-aware"), "backend: expected refine"),
+        (lambda: at.calibrate([]), "files: found none"),
+        (lambda: at.calibrate(["none.log"], place="between"), "place: found 'between'"),
+        (lambda: at.sweep("none.yml", "out"), "none.yml: "),
+        (lambda: at.sweep("none.yml", "out", timeout=-1.0), "timeout: found -1.0"),
+        (lambda: at.report(NETWORK, "x.gif"), "x.gif: expected a name that ends in .html"),
+        (lambda: at.report(NETWORK, "x.svg", title="t"), "title: found it for a figure, expected it for a page"),
+        (lambda: at.report(NETWORK, "x.svg", kind="cake"), "kind: found 'cake'"),
+        (lambda: at.plan("configs/workload/transformer_16"), "network='N.yml'"),
+    ],
+)
+def test_a_wrong_study_is_one_line_and_leaves_nothing(call, message, tmp_path, monkeypatch):
+    (tmp_path / "configs").symlink_to(NETWORK.parents[1])
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(at.ConfigError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["configs"]
