@@ -57,6 +57,13 @@ def test_a_path_a_name_and_a_text_are_a_request(tmp_path):
         ((NETWORK,), {}, "collective: found None"),
         ((NETWORK, "all-reduce", "1 mile"), {}, "size: "),
         ((NETWORK, "all-reduce", "1MiB"), {"effor": "quick"}, "effor: no such field of a request, expected one of"),
+        ((NETWORK, "broadcast", "1MiB"), {"root": 1.5}, "root is 1.5, expected a whole number or None"),
+        ((NETWORK, "broadcast", "1MiB"), {"root": True}, "root is True"),
+        ((NETWORK, "broadcast", "1MiB"), {"helpers": "ab"}, "helpers is 'ab'"),
+        ((NETWORK, "broadcast", "1MiB"), {"checks": "no"}, "checks is 'no'"),
+        ((NETWORK, "broadcast", "1MiB"), {"sketch": 3}, "sketch is 3"),
+        ((NETWORK, "broadcast", "1MiB"), {"in_flight": "x"}, "in_flight is 'x'"),
+        ((NETWORK, "broadcast", "1MiB"), {"budget": "much"}, "budget: found 'much'"),
         ((NETWORK, "all-reduce", "1MiB"), {"seed": 1, "options": SearchOptions()}, "options, seed: found both"),
     ],
 )

@@ -123,7 +123,7 @@ def run_astra_sim(
     Raises
     ------
     ConfigError
-        If ns-3 cannot have the network, or the program cannot be started, or takes longer than `timeout_s`.
+        If ns-3 cannot have the network, or the program cannot be started, prints nothing, or takes longer than `timeout_s`.
     """
     with scratch_directory() as scratch:
         memory, groups = inputs.remote_memory or scratch / "remote_memory.json", inputs.groups
@@ -159,6 +159,8 @@ def run_astra_sim(
         except OSError as error:
             raise ConfigError(f"{binary}: cannot be run ({error.strerror or error})") from None
     text = _COLOUR.sub("", done.stdout.decode(errors="replace"))
+    if not text.strip():
+        raise ConfigError(f"{binary}: printed nothing, expected the lines of ASTRA-sim: is that program ASTRA-sim?")
     finish_ns, exposed_comm_ns = finished(text, num_ranks)
     trouble = [line.strip() for line in text.splitlines() if _TROUBLE.search(line)]
     last_words = trouble[-1][:_LAST_WORDS] if trouble else ""

@@ -28,6 +28,7 @@ from astra_tacos.solver.clock_figures import figures_on
 from astra_tacos.solver.first_use import WRITING, compile_ahead
 from astra_tacos.solver.native import BestNativeTime
 from astra_tacos.solver.sketch_cost import SketchCost
+from astra_tacos.support.argument_types import check_fields
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import replaced_directory, replaced_file, write_json
@@ -36,6 +37,7 @@ from astra_tacos.support.rows import Result, Row
 from astra_tacos.support.units import format_size, parse_size
 from astra_tacos.synthesizer.search.search import SearchResult
 from astra_tacos.synthesizer.search.search_options import SearchOptions
+from astra_tacos.synthesizer.work import parse_budget
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,7 +113,7 @@ class Request:
         size
             Bytes, or a text such as `64MiB`.
         **more
-            Other fields of a request or of its options, such as `synthesizer="tacos"`, `effort="thorough"`,
+            Other fields of a request or of its options, such as `synthesizer="tacos"`, `effort="thorough"`, `budget="20M"`,
             `backend="congestion-unaware"`.
 
         Raises
@@ -127,6 +129,8 @@ class Request:
         if searched:
             if "options" in more:
                 raise ConfigError(f"options, {min(searched)}: found both, expected one of them")
+            if isinstance(more.get("budget"), str):
+                more["budget"] = parse_budget(more["budget"])
             more["options"] = SearchOptions(**{"chunks_per_npu": "auto"} | {name: more.pop(name) for name in searched})
         if isinstance(more.get("backend"), str):
             more["backend"] = choose_backend(more["backend"])
@@ -139,10 +143,11 @@ class Request:
         return choose_backend(self.backend)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "asked_bytes", self.size_bytes)
+        check_fields(self)
         if self.helpers and self.part_bytes is not None:
             raise ConfigError("helpers: all NPUs of an all-to-allv take part, expected none")
         check_needs(self.options)
-        object.__setattr__(self, "asked_bytes", self.size_bytes)
         if self.options.chooses_chunks:
             as_run = size_as_run(self.collective, self.network.num_npus - len(self.helpers), self.size_bytes)
             object.__setattr__(self, "size_bytes", as_run)
