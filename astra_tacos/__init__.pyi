@@ -10,9 +10,11 @@ from astra_tacos.export import EXPORTERS
 from astra_tacos.export.chakra import export_chakra, schedule_trace
 from astra_tacos.export.exporter import Exported, Exporter, export_schedule
 from astra_tacos.export.msccl_xml import export_msccl_xml
+from astra_tacos.export.registry import register_exporter
 from astra_tacos.export.run_directory import RunDirectory, write_run_directory
 from astra_tacos.network.blocks import BUILDING_BLOCKS
-from astra_tacos.network.blocks.building_block import BuildingBlock
+from astra_tacos.network.blocks.building_block import BlockLinks, BuildingBlock
+from astra_tacos.network.blocks.registry import register_building_block
 from astra_tacos.network.composition import build_topology
 from astra_tacos.network.network_config import Dimension, LinkSpec, NetworkConfig, read_network
 from astra_tacos.network.topology import Topology
@@ -23,12 +25,14 @@ from astra_tacos.planner.plan import Plan, plan
 from astra_tacos.planner.plan import plan as make_plan
 from astra_tacos.planner.plan_result import PlanResult
 from astra_tacos.planner.request import PlanRequest
+from astra_tacos.planner.retime.policy import Option as PolicyOption
+from astra_tacos.planner.retime.registry import register_policy
 from astra_tacos.planner.retime.schedule_run import ScheduleResult
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.replayer.schedule_replay import ScheduleReplay
 from astra_tacos.replayer.schedule_replay import replay_schedule as replay
 from astra_tacos.replayer.trace_replay import TraceReplay, replay_trace
-from astra_tacos.rules.rule import Finding
+from astra_tacos.rules.rule import Finding, Found
 from astra_tacos.run.backend import BACKENDS, Backend
 from astra_tacos.run.compact_run import compact, expand, read_compact
 from astra_tacos.run.directory import CompactInputs
@@ -85,6 +89,7 @@ from astra_tacos.workload.generator.model import Transformer
 from astra_tacos.workload.generator.parallelism import Parallelism
 from astra_tacos.workload.generator.step import Step
 from astra_tacos.workload.lint import LintReport, lint
+from astra_tacos.workload.registry import register_rule
 
 __all__ = [
     "BACKENDS",
@@ -97,6 +102,7 @@ __all__ = [
     "SYNTHESIZERS",
     "AstraTacosError",
     "Backend",
+    "BlockLinks",
     "Bound",
     "BuildingBlock",
     "Calibration",
@@ -112,6 +118,7 @@ __all__ = [
     "Exported",
     "Exporter",
     "Finding",
+    "Found",
     "GeneratedRun",
     "LayeredModel",
     "LayeredStep",
@@ -130,6 +137,7 @@ __all__ = [
     "Plan",
     "PlanRequest",
     "PlanResult",
+    "PolicyOption",
     "Problem",
     "ProblemFiles",
     "ProgramVerdict",
@@ -193,6 +201,10 @@ __all__ = [
     "read_trace",
     "reduce",
     "reduce_scatter",
+    "register_building_block",
+    "register_exporter",
+    "register_policy",
+    "register_rule",
     "register_synthesizer",
     "replay",
     "replay_run",

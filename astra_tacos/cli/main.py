@@ -13,12 +13,13 @@ from typing import NoReturn
 
 import click
 
-from astra_tacos.cli.shared.command import did_you_mean
+from astra_tacos.cli.shared.command import did_you_mean, write_plugins
 from astra_tacos.cli.shared.console import echo, make_streams_lenient, print_warnings, shown
 from astra_tacos.support import temporaries
 from astra_tacos.support.errors import AstraTacosError, ReplayError, VerificationError
 from astra_tacos.support.input_file import inputs_noted
 from astra_tacos.support.interrupts import Interrupts, interruptible
+from astra_tacos.support.plugins import place_in_plugin
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing multiplies large matrices, and its threads wait busily
 
@@ -88,6 +89,8 @@ class _LazyGroup(click.Group):
         for title, commands in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl(list(commands.items()))
+        load_plugins(())  # of installed packages: help may come before the callback of --plugin
+        write_plugins(formatter)
 
 
 def load_plugins(paths: tuple[str, ...]) -> None:
@@ -108,7 +111,7 @@ def load_plugins(paths: tuple[str, ...]) -> None:
     expose_value=False,
     is_eager=True,
     callback=lambda _, __, paths: load_plugins(paths),
-    help="Run a file that registers a synthesizer or another part; may be given several times.",
+    help="Run a file that registers a synthesizer, building block, format, rule or policy; may be given several times.",
 )
 def cli() -> None:
     """Collective algorithms for ASTRA-sim, synthesized for the network at hand.
@@ -177,6 +180,10 @@ def _answer(raised: BaseException) -> NoReturn:
         _fail(f"{error.filename or 'standard output'}: {error.strerror or error}", BAD_INPUT)
     except MemoryError:
         _fail("out of memory: use a smaller network or run, fewer chunks per NPU, or a machine with more memory", BAD_INPUT)
+    except Exception as error:
+        if (place := place_in_plugin(error)) is None:
+            raise
+        _fail(f"{place}: {type(error).__name__}: {error}, expected a plugin that does not fail", BAD_INPUT)
 
 
 def _has_current_directory() -> bool:

@@ -6,7 +6,7 @@ Converter: other people's programs (MSCCL XML), once proven, as schedules of a n
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,24 +27,35 @@ _MODULES = {
 """By format, the module of this folder whose `EXPORTER` writes it."""
 
 
-class _Exporters(Mapping[str, "Exporter[Any]"]):
-    """The formats; one is imported when it is asked for, so that their names cost nothing."""
+class _Exporters(MutableMapping[str, "Exporter[Any]"]):
+    """The formats; one of this folder is imported when it is asked for, so that their names cost nothing."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, Exporter[Any]] = {}
 
     def __getitem__(self, name: str) -> Exporter[Any]:
+        if name in self._registered:
+            return self._registered[name]
         exporter: Exporter[Any] = importlib.import_module(f"{__name__}.{_MODULES[name]}").EXPORTER
         return exporter
 
+    def __setitem__(self, name: str, exporter: Exporter[Any]) -> None:
+        self._registered[name] = exporter
+
+    def __delitem__(self, name: str) -> None:
+        del self._registered[name]
+
     def __iter__(self) -> Iterator[str]:
-        return iter(_MODULES)
+        return iter((*_MODULES, *self._registered))
 
     def __len__(self) -> int:
-        return len(_MODULES)
+        return len(_MODULES) + len(self._registered)
 
     def __contains__(self, name: object) -> bool:
-        return name in _MODULES
+        return name in _MODULES or name in self._registered
 
 
-EXPORTERS: Mapping[str, Exporter[Any]] = _Exporters()
+EXPORTERS: MutableMapping[str, Exporter[Any]] = _Exporters()
 """Formats that a schedule can be exported to, by name.
 
 Examples

@@ -191,6 +191,8 @@ class Exporter(Generic[Result]):
             check_with_oracle(schedule)
         with replaced_file(path, self.suffix) if self.writes == "file" else replaced_directory(path) as temporary:
             result = self.write(schedule, temporary, **options)
+            if not isinstance(result, Exported):
+                raise ConfigError(f"{self.name}: write returned {type(result).__name__}, expected Exported")
         return replace(result, path=path)
 
     def check_output(self, path: Path) -> None:

@@ -53,7 +53,14 @@ def place_of(file: str | None, node: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A finding as a rule returns it, without the rule's code, and without a severity unless it differs from the rule's."""
+    """A finding as a rule returns it, without the rule's code, and without a severity unless it differs from the rule's.
+
+    Examples
+    --------
+    >>> from astra_tacos import Found
+    >>> Found("rank 3 waits for rank 5, which never sends", remedy="send the message", rank=3).rank
+    3
+    """
 
     message: str
     remedy: str = ""

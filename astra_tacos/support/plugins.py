@@ -1,21 +1,93 @@
-"""Files and packages of users that add to the registries of this package: synthesizers, building blocks, exporters, rules."""
+"""Files and packages of users that add to the registries of this package.
+
+They add synthesizers, building blocks, export formats, rules of `lint` and policies of `plan --schedule`.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import re
 import sys
-from importlib.metadata import entry_points
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from traceback import extract_tb
 
 from astra_tacos.support.errors import AstraTacosError, ConfigError
+from astra_tacos.support.quoted import quoted
 
 GROUP = "astra_tacos.plugins"
 """The entry points of installed packages that are loaded."""
+_MODULE = "astra_tacos_plugin_"
+"""What the names of the modules of files begin with."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Added:
+    """A part that a user registered.
+
+    Parameters
+    ----------
+    kind
+        The part, in words.
+    summary
+        What help says about the part.
+    registry
+        Where the part is, by its name.
+    """
+
+    kind: str
+    name: str
+    summary: str
+    registry: Collection[str]
+
+
+_ADDED: list[Added] = []
+
+
+def add(added: Added) -> None:
+    """Note that a user registered a part, so that help shows the part."""
+    _ADDED.append(added)
+
+
+def added_parts() -> Iterator[Added]:
+    """The parts that users registered, and that are still registered."""
+    return iter({(each.kind, each.name): each for each in _ADDED if each.name in each.registry}.values())
+
+
+def check_name(where: str, name: str, form: re.Pattern[str], expected: str, taken: Collection[str]) -> None:
+    """Check the name of a part that a user registers.
+
+    Parameters
+    ----------
+    where
+        The function that registers, and the parameter.
+    form, expected
+        What the name has to match; the same in words.
+    taken
+        The names that other parts have.
+
+    Raises
+    ------
+    ConfigError
+        If the name does not match, or is taken.
+    """
+    if not form.fullmatch(name):
+        raise ConfigError(f"{where}: found {quoted(name)}, expected {expected}")
+    if name in taken:
+        raise ConfigError(f"{where}: {quoted(name)} is taken, expected another")
+
+
+def place_in_plugin(error: BaseException) -> str | None:
+    """File and line of a plugin that an exception came through, the innermost; None if it came through none."""
+    at, place = error.__traceback__, None
+    while at is not None:
+        if str(at.tb_frame.f_globals.get("__name__", "")).startswith(_MODULE):
+            place = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
+        at = at.tb_next
+    return place
 
 
 def load_plugin(path: str | Path) -> None:
-    """Run a file that registers something, such as a synthesizer (`register_synthesizer`).
+    """Run a file that registers parts: `register_synthesizer`, `register_rule`, and so on.
 
     Parameters
     ----------
@@ -34,11 +106,14 @@ def load_plugin(path: str | Path) -> None:
     Traceback (most recent call last):
     astra_tacos.support.errors.ConfigError: no_such_file.py: no such file, expected a Python file that registers something
     """
+    import importlib.util
+    from traceback import extract_tb
+
     file = Path(path)
     if not file.is_file():
         what = "is a directory" if file.is_dir() else "no such file"
         raise ConfigError(f"{file}: {what}, expected a Python file that registers something")
-    name = f"astra_tacos_plugin_{file.stem}"
+    name = f"{_MODULE}{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file.absolute())
     if spec is None or spec.loader is None:
         raise ConfigError(f"{file}: is no Python file, expected one that ends in .py")
@@ -62,6 +137,8 @@ def load_installed_plugins() -> None:
     ConfigError
         If one of them raises an error.
     """
+    from importlib.metadata import entry_points  # takes 20 ms
+
     for entry in entry_points(group=GROUP):
         try:
             entry.load()

@@ -17,6 +17,7 @@ from astra_tacos.network.topology import Topology
 from astra_tacos.schedule.problem import Problem
 from astra_tacos.schedule.schedule import Schedule
 from astra_tacos.support.errors import AstraTacosError, ConfigError, SynthesisError
+from astra_tacos.support.plugins import Added, add, check_name
 from astra_tacos.support.quoted import quoted
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS
 from astra_tacos.synthesizer.synthesizer import Synthesizer
@@ -63,10 +64,8 @@ def register_synthesizer(name: str, collectives: Iterable[str], *, in_auto: bool
     True
     >>> del SYNTHESIZERS["my-direct"]
     """
-    if not _NAME.fullmatch(name):
-        raise ConfigError(f"register_synthesizer: name: found {quoted(name)}, expected letters, digits and dashes like my-rings")
-    if name in SYNTHESIZERS or name in _RESERVED:
-        raise ConfigError(f"register_synthesizer: name: {quoted(name)} is taken, expected another name")
+    taken = {*SYNTHESIZERS, *_RESERVED}
+    check_name("register_synthesizer: name", name, _NAME, "letters, digits and dashes like my-rings", taken)
     known = frozenset(collectives)
     if isinstance(collectives, str) or not known or (unknown := sorted(known - COLLECTIVES.keys() - set(UNEQUAL))):
         found = quoted(collectives) if isinstance(collectives, str) or not known else quoted(unknown[0])
@@ -94,6 +93,7 @@ def register_synthesizer(name: str, collectives: Iterable[str], *, in_auto: bool
             return replace(schedule, synthesizer=name)
 
         SYNTHESIZERS[name] = Synthesizer(made, known, is_random=takes == _TAKES, in_auto=in_auto)
+        add(Added("synthesizer", name, ", ".join(sorted(known)), SYNTHESIZERS))
         return make
 
     return register

@@ -13,6 +13,7 @@ import click
 
 from astra_tacos.cli.shared.console import echo
 from astra_tacos.support.options import Group
+from astra_tacos.support.plugins import added_parts
 
 _RARE = {
     Group.COLLECTIVE: "--matrix --helpers --sketch --candidate",
@@ -124,6 +125,14 @@ class Command(click.Command):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+        write_plugins(formatter)
+
+
+def write_plugins(formatter: click.HelpFormatter) -> None:
+    """Write what plugins registered, if they did, as a part of help."""
+    if rows := [(f"{each.kind} {each.name}", each.summary) for each in added_parts()]:
+        with formatter.section("Added by plugins"):
+            formatter.write_dl(rows)
 
 
 def _print_all(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:

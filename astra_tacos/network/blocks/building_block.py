@@ -34,6 +34,14 @@ class BlockLinks:
     """The directed links of one group. Devices are its members `0 .. size - 1`, then its switches.
 
     `src` and `dst` are int64[num_links]; `num_switches` is the number of switch devices of the group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from astra_tacos import BlockLinks
+    >>> one_way = BlockLinks(np.arange(4), (np.arange(4) + 1) % 4)
+    >>> one_way.dst.tolist()
+    [1, 2, 3, 0]
     """
 
     src: Ints

@@ -51,6 +51,12 @@ class Option:
         `size` of bytes, `count`, `per cent`, or the words that it may be.
     default
         Its value where it is not given.
+
+    Examples
+    --------
+    >>> from astra_tacos import PolicyOption
+    >>> PolicyOption("size", 1 << 20, "the least bytes of a part").parse("2MiB", "least")
+    2097152
     """
 
     kind: str | tuple[str, ...]

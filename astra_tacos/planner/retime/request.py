@@ -12,6 +12,8 @@ from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.quoted import quoted
 
 AS_IS = "as-is"
+FIFO = "fifo"
+"""No policy: collectives in the order in which they become ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Request:
 
 def describe(requests: tuple[Request, ...]) -> str:
     """`fuse:cap=1000,priority`; `fifo` for none: the run's collectives in the order in which they become ready."""
-    return ",".join(map(str, requests)) or "fifo"
+    return ",".join(map(str, requests)) or FIFO
 
 
 def parse_schedule(text: str) -> tuple[Request, ...]:
@@ -95,7 +97,7 @@ def parse_schedule(text: str) -> tuple[Request, ...]:
         elif name in POLICIES:
             found.append(_request(name, options))
         else:
-            known = ", ".join((AS_IS, SEARCH, "fifo", *POLICIES, *SYSTEMS))
+            known = ", ".join((AS_IS, SEARCH, FIFO, *POLICIES, *SYSTEMS))
             raise ConfigError(f"schedule: found {quoted(name)}, expected {known}")
     return tuple(found)
 
@@ -126,7 +128,7 @@ def _parts(text: str) -> list[tuple[str, dict[str, str]]]:
                 raise ConfigError(f"schedule: found {quoted(token.strip())}, expected a policy before its options")
             rest, name = name, ""
         if name:
-            if name == "fifo":
+            if name == FIFO:
                 continue
             parts.append((name, {}))
         elif not rest:
