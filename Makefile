@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Modules are translated to bytecode once, not by each of the hundreds of processes of the tests. Images of containers often forbid it.
 unexport PYTHONDONTWRITEBYTECODE
+# Pip would translate all of every package (--no-compile): half of what an installation takes, for modules that nothing here imports.
 
 .PHONY: demo test check pytest kernels record record-check mutants test-thorough docs api fuzz bench lint clean
 
@@ -84,15 +85,15 @@ bench-%: .venv/.installed
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[all]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[all]'
 	touch $@
 
 .venv/.testable: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[test]'
 	touch $@ .venv/.installed
 
 .venv/.documentable: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[docs]'
 	touch $@ .venv/.installed
 
 clean:
