@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, settings
 SEARCHES = TIMES > 1 or "FUZZ_SECONDS" in os.environ
 settings.register_profile(
     "suite",
-    max_examples=15 * TIMES,
+    max_examples=10 * TIMES,
     deadline=None,
     derandomize=not SEARCHES,
     suppress_health_check=[HealthCheck.too_slow],

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from helpers.command import PROGRAM, answer, read_json, run, run_process
+from helpers.examples import some_of
 
 from astra_tacos.cli.main import COMMANDS, cli, main
 from astra_tacos.cli.shared.command import _RARE, Command
@@ -183,7 +184,7 @@ def test_a_search_says_when_the_wall_clock_cut_it_off(workspace):
     assert done.stderr.strip().endswith("time limit: found 0.0, expected more than 0 s")
 
 
-@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+@pytest.mark.parametrize("collective", some_of(["broadcast", "reduce"], 1))
 def test_a_root_all_the_way_from_the_option_to_a_run(workspace, collective):
     """The workload of All-Reduce nodes runs the rooted collective's traces, and takes the predicted time."""
     common = f"--network ring.yml --collective {collective} --chunks-per-npu 4 --link-model blocking"

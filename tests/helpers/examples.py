@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from random import Random
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
 
 from astra_tacos.support.errors import ConfigError
 
+T = TypeVar("T")
 TIMES = int(os.environ.get("ASTRA_TACOS_EXAMPLES", "1"))
 """By how much the numbers of examples are multiplied."""
 
@@ -19,6 +22,11 @@ TIMES = int(os.environ.get("ASTRA_TACOS_EXAMPLES", "1"))
 def examples(count: int) -> settings:
     """That many examples, times `ASTRA_TACOS_EXAMPLES`."""
     return settings(max_examples=count * TIMES)
+
+
+def some_of(cases: Sequence[T], count: int) -> list[T]:
+    """That many of the cases, times `ASTRA_TACOS_EXAMPLES`, the same ones in each run; others come with `make test-thorough`."""
+    return [cases[number] for number in sorted(Random(0).sample(range(len(cases)), min(count * TIMES, len(cases))))]
 
 
 def rows(text: str) -> list[list[str]]:

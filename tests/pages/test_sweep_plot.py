@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from random import Random
@@ -9,6 +10,7 @@ from random import Random
 import numpy as np
 import pytest
 import yaml
+from helpers.examples import some_of
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from helpers.sweep_tables import naive_front
 from hypothesis import given
@@ -252,8 +254,7 @@ def test_sweeps_in_which_nothing_varies_or_nothing_came_out():
         draw_sweep(empty, choose(empty, "lines", x="synthesizer"))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "width"), some_of([*itertools.product(KINDS, WIDTHS)], 3))
 def test_nothing_is_cut_off(kind, width):
     for made in (table(sizes=SIZES[:2]), table(("all-reduce", "all-gather"), SIZES[:2]), table(sizes=SIZES[:1], name="x" * 90)):
         check_nothing_is_cut(drawn(draw_sweep, made, choose(made, kind), width, "where cost > 1 and seed < 9"))

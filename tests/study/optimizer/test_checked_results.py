@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.examples import some_of
 
 from astra_tacos.study.optimizer.libra_files import (
     PHASES,
@@ -60,8 +62,10 @@ def test_the_checked_results(libra_inputs, workload):
     assert solution.gap < 1e-8
 
 
-@pytest.mark.parametrize("dimensions", ["3d", "4d"])
-@pytest.mark.parametrize("workload", ["GPT_3", "MSFT_1T", "Turing_NLG", "ResNet_50", "DLRM"])
+WORKLOADS = ("GPT_3", "MSFT_1T", "Turing_NLG", "ResNet_50", "DLRM")
+
+
+@pytest.mark.parametrize(("workload", "dimensions"), some_of([*itertools.product(WORKLOADS, ("3d", "4d"))], 5))
 def test_every_workload_and_network(libra_inputs, workload, dimensions):
     asked = problem(libra_inputs, workload, dimensions)
     fastest = asked.solve(asked.model, asked.space)
