@@ -142,6 +142,21 @@ def test_what_a_synthesizer_of_ones_own_raises_is_one_line_with_its_place():
     assert "mine" in " ".join(compared.to_pandas().columns)
 
 
+def test_a_changed_synthesizer_of_ones_own_finds_no_schedule_of_before(tmp_path):
+    request = at.PlanRequest(
+        at.RunInputs.in_folder(Path("configs/workload/transformer_16").absolute(), "w", None), cache=tmp_path / "cache"
+    )
+    request = replace(
+        request, inputs=replace(request.inputs, network=NETWORK), options=SearchOptions(effort="quick", chunks_per_npu="auto")
+    )
+    at.register_synthesizer("mine", ["all-gather"], in_auto=True)(lambda problem: SYNTHESIZERS["ring"].make(problem, 0))
+    at.plan(request)
+    assert not list(tmp_path.rglob("*.npz"))
+    del SYNTHESIZERS["mine"]
+    at.plan(request)
+    assert list(tmp_path.rglob("*.npz"))
+
+
 def test_a_schedule_has_the_name_of_its_synthesizer():
     at.register_synthesizer("mine", ["all-gather"])(lambda problem: SYNTHESIZERS["ring"].make(problem, 0))
     assert at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine").schedule.synthesizer == "mine"

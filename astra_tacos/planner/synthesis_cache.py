@@ -26,6 +26,8 @@ from astra_tacos.support.files import replaced_file
 from astra_tacos.support.formats.numbers import is_number, is_whole
 from astra_tacos.support.input_file import forget_inputs, open_regular
 from astra_tacos.support.own_files import read_own
+from astra_tacos.support.plugins import added_parts
+from astra_tacos.synthesizer import SYNTHESIZERS
 from astra_tacos.verifier.schedule_oracle import check
 
 _log = logging.getLogger(__name__)
@@ -96,10 +98,17 @@ class _About(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class SynthesisCache:
-    """A directory of schedules with figures of how each was chosen; without one, schedules are kept in memory."""
+    """A directory of schedules with figures of how each was chosen; without one, schedules are kept in memory.
+
+    Schedules are kept in memory, too, while a synthesizer of a user's own is registered: its name does not say what it does.
+    """
 
     directory: Path | None
     _known: dict[str, tuple[Schedule, dict[str, Any]]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if any(part.registry is SYNTHESIZERS for part in added_parts()):
+            object.__setattr__(self, "directory", None)
 
     def find(
         self, identity: dict[str, Any], wanted: Wanted, check: Callable[[Schedule], None] = check
