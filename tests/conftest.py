@@ -12,6 +12,7 @@ import shutil
 import signal
 import tarfile
 import tempfile
+from collections.abc import Iterator
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,8 @@ import pytest
 from helpers.examples import TIMES
 from helpers.isolation import isolated
 from hypothesis import HealthCheck, settings
+
+from astra_tacos.support import plugins
 
 # How long an example takes depends on what else the machine does. The same examples in each run, so that what fails fails again.
 SEARCHES = TIMES > 1 or "FUZZ_SECONDS" in os.environ
@@ -85,6 +88,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _case_names() -> tuple[str, ...]:
     with tarfile.open(ARCHIVE) as archive:
         return tuple(sorted({name.split("/")[0] for name in archive.getnames() if name.endswith("/expected.json")}))
+
+
+@pytest.fixture(autouse=True)
+def _plugins_of_a_test() -> Iterator[None]:
+    """What a test loads, the processes of the next one's sweeps do not."""
+    before = dict(plugins._LOADED)
+    yield
+    plugins._LOADED.clear()
+    plugins._LOADED.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -129,6 +130,24 @@ def test_the_command_line_takes_a_plugin(tmp_path):
         done = command("--plugin", "mine.py", "compare", cwd=tmp_path)
         assert done.returncode == 2 and done.stderr.startswith(f"astra-tacos: error: {message}")
         assert done.stderr.count("\n") == 1
+
+
+def test_a_sweep_takes_a_plugin_and_computes_anew_what_a_changed_plugin_makes(tmp_path):
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    point = f"{{network: {NETWORK}, collective: all-gather, size: 64KiB, synthesizer: mine, chunks_per_npu: 1}}"
+    (tmp_path / "sweep.yml").write_text(f"point: {point}")
+    arguments = ("--plugin", "mine.py", "sweep", "sweep.yml", "--output", "out", "--json")
+
+    def swept():
+        SYNTHESIZERS.pop("mine", None)  # as a new process would begin
+        return json.loads(command(*arguments, cwd=tmp_path).stdout)
+
+    first, again = swept(), swept()
+    assert first["statuses"] == {"ok": 1} and (first["reused"], again["reused"]) == (0, 1)
+    (tmp_path / "mine.py").write_text(PLUGIN.replace('"ring"', '"direct"'))
+    changed = swept()
+    assert changed["reused"] == 0
+    assert changed["best_time"][0]["time_ns"] != first["best_time"][0]["time_ns"]
 
 
 def test_what_a_synthesizer_of_ones_own_raises_is_one_line_with_its_place():

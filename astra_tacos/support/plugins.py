@@ -5,6 +5,7 @@ They add synthesizers, building blocks, export formats, rules of `lint` and poli
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
 from collections.abc import Collection, Iterator
@@ -41,6 +42,47 @@ class Added:
 
 
 _ADDED: list[Added] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A file or an entry point that was loaded.
+
+    Parameters
+    ----------
+    path
+        Absolute path of the file; "" for the entry point of an installed package.
+    identity
+        SHA-256 of the file, or the entry point and the version of its package: results depend on the plugin by this alone.
+    """
+
+    path: str
+    identity: str
+
+
+_LOADED: dict[Plugin, None] = {}
+
+
+def loaded_plugins() -> tuple[Plugin, ...]:
+    """The plugins that this process has loaded, in order."""
+    return tuple(_LOADED)
+
+
+def load_plugins(plugins: Collection[Plugin]) -> None:
+    """Load the plugins of another process that this one lacks.
+
+    Raises
+    ------
+    ConfigError
+        If a file is another one here, or an installed package is missing or has another version.
+    """
+    for plugin in plugins:
+        if plugin.path and plugin not in _LOADED:
+            load_plugin(plugin.path)
+    load_installed_plugins()
+    for plugin in plugins:
+        if plugin not in _LOADED:
+            raise ConfigError(f"{plugin.path or plugin.identity}: another plugin in this process, expected the same")
 
 
 def add(added: Added) -> None:
@@ -127,6 +169,9 @@ def load_plugin(path: str | Path) -> None:
         frames = [each for each in extract_tb(error.__traceback__) if Path(each.filename) == file.absolute()]
         where = f"{file}:{frames[-1].lineno}" if frames else str(file)
         raise ConfigError(f"{where}: {type(error).__name__}: {error}, expected a file that runs") from error
+    for before in [plugin for plugin in _LOADED if plugin.path == str(file.absolute())]:
+        del _LOADED[before]
+    _LOADED[Plugin(str(file.absolute()), hashlib.sha256(file.read_bytes()).hexdigest())] = None
 
 
 def load_installed_plugins() -> None:
@@ -140,7 +185,9 @@ def load_installed_plugins() -> None:
     from importlib.metadata import entry_points  # takes 20 ms
 
     for entry in entry_points(group=GROUP):
+        version = "" if entry.dist is None else entry.dist.version
         try:
             entry.load()
+            _LOADED[Plugin("", f"{entry.name} ({entry.value}) {version}".rstrip())] = None
         except Exception as error:
             raise ConfigError(f"plugin {entry.name} ({entry.value}): {type(error).__name__}: {error}") from error

@@ -23,6 +23,7 @@ from astra_tacos.study.sweep.point import DIED, OUT_OF_MEMORY, TIMEOUT, Conditio
 from astra_tacos.study.sweep.point_process import PRINTED, begin, compute, load
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.installation import package_version
+from astra_tacos.support.plugins import Plugin
 from astra_tacos.support.temporaries import create_scratch_directory, remove
 from astra_tacos.support.units import format_size
 
@@ -41,6 +42,7 @@ class PointProcess:
         self._lock = threading.Lock()
         self._pool: ProcessPool | None = None
         self._loaded: set[str] = set()
+        self._plugins: tuple[Plugin, ...] = ()
 
     def compute(self, run: str, point: Point, conditions: Conditions) -> Outcome:
         """Compute a point of a run of a sweep within the limits of the conditions.
@@ -80,7 +82,7 @@ class PointProcess:
         if self._run in _ended:
             raise CancelledError
         limit = conditions.memory_bytes
-        self._load(point)  # no point's time includes that
+        self._load(point, conditions.plugins)  # no point's time includes that
         begun = time.monotonic()
         try:
             outcome = self._result(compute, (point, conditions), conditions.timeout_s, limit)
@@ -97,8 +99,11 @@ class PointProcess:
         self._close()
         return Outcome(*overrun, {"seconds": time.monotonic() - begun})
 
-    def _load(self, point: Point) -> None:
-        """Start the process, if there is none, and load the kernels that the point needs."""
+    def _load(self, point: Point, plugins: tuple[Plugin, ...]) -> None:
+        """Start the process, if there is none, and load its plugins and the kernels that the point needs."""
+        if plugins != self._plugins:
+            self._close()
+            self._plugins = plugins
         missing = [name for name in point.task.options.synthesizers if name not in self._loaded]
         if self._pool is None:
             self._scratch = create_scratch_directory()
@@ -107,7 +112,7 @@ class PointProcess:
             self._pool = ProcessPool(1, initializer=begin, initargs=(str(self._scratch),), context=context)
         elif not missing:
             return
-        self._memory = psutil.Process(self._result(load, (missing,)))
+        self._memory = psutil.Process(self._result(load, (missing, plugins)))
         self._warm_bytes = self._resident_bytes()
         self._loaded.update(missing)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from astra_tacos.network.network_config import LinkSpec, NetworkConfig
 from astra_tacos.run.backend import CONGESTION_AWARE
 from astra_tacos.support.installation import package_version
+from astra_tacos.support.plugins import Plugin, loaded_plugins
 from astra_tacos.support.records import Keyed
 from astra_tacos.synthesizer.search.search_options import SearchOptions
 
@@ -68,12 +69,15 @@ class Conditions:
         Largest number of seconds for a point, and of bytes of resident memory for its process. None: no limit.
     cache
         Absolute path of a directory of schedules that sweeps share; None for no cache.
+    plugins
+        What the process of a point loads first; the keys of points have their identities.
     """
 
     timeout_s: float | None = None
     memory_bytes: int | None = None
     with_checks: bool = True
     cache: str | None = None
+    plugins: tuple[Plugin, ...] = field(default_factory=loaded_plugins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +264,7 @@ class Point:
         # By identity: comparing thousands of links would take longer than everything else.
         network = Keyed((id(self.network),), self.network)
         about = [ROW_FORMAT, package_version(), _network_digest(network), self.kind, task]
+        about += [plugin.identity for plugin in loaded_plugins()]
         return _digest(about)
 
 

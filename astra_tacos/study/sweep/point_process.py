@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from astra_tacos.study.sweep.point import Conditions, Outcome, Point
+    from astra_tacos.support.plugins import Plugin
 
 PRINTED = "printed.txt"
 """File of the scratch directory that has what the process prints."""
@@ -44,10 +45,12 @@ def _follow(scratch: str) -> None:
     os._exit(1)
 
 
-def load(synthesizers: Sequence[str]) -> int:
-    """Load the kernels of some synthesizers; returns the process's id."""
+def load(synthesizers: Sequence[str], plugins: Sequence[Plugin]) -> int:
+    """Load plugins, and the kernels of some synthesizers; returns the process's id."""
     from astra_tacos.study.sweep.evaluate import warm_up
+    from astra_tacos.support.plugins import load_plugins
 
+    load_plugins(plugins)
     warm_up(synthesizers)
     return os.getpid()
 
