@@ -295,3 +295,18 @@ def test_a_wrong_study_is_one_line_and_leaves_nothing(call, message, tmp_path, m
         call()
     assert "\n" not in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["configs"]
+
+
+def test_everything_shows_itself_in_a_line():
+    inputs = replace(at.RunInputs.in_folder(NETWORK.parents[1] / "workload/transformer_16", "w"), network=NETWORK)
+    run, solution = at.read_run(inputs), at.solve(NETWORK, "all-gather", "64KiB", synthesizer="direct")
+    schedule = solution.schedule
+    shown = [solution, schedule, *schedule.problem, solution.search, at.replay(schedule), run, run.workload, run.network]
+    shown += [at.replay_run(run), at.lint(inputs), at.optimize("configs/workload/transformer_16", NETWORK)]
+    shown += [
+        at.plan("configs/workload/transformer_16", network=NETWORK).result,
+        at.read_network("configs/network/dgx1_cube_mesh.yml"),
+    ]
+    for each in shown:
+        assert len(repr(each)) <= 300 and "\n" not in repr(each), type(each).__name__
+    assert "direct" in solution.best_native and ";" not in solution.best_native.partition("(")[0]

@@ -16,7 +16,7 @@ from astra_tacos.support.units import MAX_SIZE_BYTES
 MAX_CHUNKS = 1 << 30
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Collective:
     """A collective over all NPUs, or over some of them, cut into chunks, each of which has an owner.
 
@@ -76,6 +76,10 @@ class Collective:
     """uint8[num_chunks], index of each chunk's size in `class_size_bytes`; int32 if there are more than 256 sizes."""
     class_size_bytes: Ints = field(init=False)
     """int64[classes], the distinct chunk sizes, ascending: one or two, where parts are of equal sizes."""
+
+    def __repr__(self) -> str:
+        what = f"{self.name} of {self.size_bytes:,} bytes over {len(self.member_npus):,} NPUs"
+        return f"<Collective: {what}, {self.num_chunks:,} chunks>"
 
     def __post_init__(self) -> None:
         sizes, classes = np.unique(self.chunk_size_bytes, return_inverse=True)

@@ -99,7 +99,7 @@ class LinkSpec:
     latency_ns: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class NetworkConfig:
     """A network as its file describes it: dimensions, or an explicit list of links, with failures and overrides.
 
@@ -180,6 +180,10 @@ class NetworkConfig:
         network = cls(source, links=links, forwarding=forwarding)
         check_values(network)
         return network
+
+    def __repr__(self) -> str:
+        shape = " x ".join(f"{each.block} {each.size}" for each in self.dimensions) or f"{len(self.links):,} links"
+        return f"<NetworkConfig: {self.source}, {shape}, {self.num_npus:,} NPUs>"
 
     @property
     def name(self) -> str:

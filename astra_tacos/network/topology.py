@@ -22,7 +22,7 @@ NO_DIMENSION = -1
 """Of a link of an arbitrary graph."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Topology:
     """A network as frozen arrays.
 
@@ -96,6 +96,9 @@ class Topology:
         object.__setattr__(self, "holds", holds)
         links = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
         freeze(self, *links, *names, "holds")
+
+    def __repr__(self) -> str:
+        return f"<Topology: {self.name}, {self.describe_shape()}, {self.num_endpoints:,} NPUs, {self.num_links:,} links>"
 
     @property
     def num_devices(self) -> int:

@@ -15,7 +15,7 @@ _MOST_SIZES = 4
 """Distinct sizes of chunks that are listed."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Certificate(Result):
     """The figures of a synthesis.
 

@@ -207,7 +207,7 @@ class Placement:
         return {"matrix": matrix, "score_ns": round(self.score_ns, 3), "end_ns": self.end_ns}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class PlaceResult(Result):
     """The result of a search for a placement.
 

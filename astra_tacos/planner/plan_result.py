@@ -179,7 +179,7 @@ class PlannedPlacement:
     placed_planned_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PlanResult(Result):
     """The result of a plan: times before and after, and the figures of each distinct collective.
 

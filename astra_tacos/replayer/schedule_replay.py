@@ -19,7 +19,7 @@ from astra_tacos.support.errors import ReplayError
 from astra_tacos.support.grouping import group_by
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScheduleReplay:
     """The times of a replay of a schedule.
 
@@ -40,6 +40,9 @@ class ScheduleReplay:
     link_busy_ns: Ints
     start_ns: Ints
     end_ns: Ints
+
+    def __repr__(self) -> str:
+        return f"<ScheduleReplay: {len(self.start_ns):,} sends in {self.collective_time_ns:,} ns>"
 
     @property
     def collective_time_ns(self) -> int:

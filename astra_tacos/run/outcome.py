@@ -57,7 +57,7 @@ class LinkLoads:
     busy_ns: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RunOutcome(Result):
     """The result of the replay of a run. Arrays are read-only.
 

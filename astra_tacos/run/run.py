@@ -90,7 +90,7 @@ class RunInputs:
         return cls(folder / WORKLOAD / name, folder / SYSTEM, folder / NETWORK, groups, memory, folder, ns3)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Run:
     """Everything that a run of ASTRA-sim reads: workload, system, network, groups, memory and custom collectives.
 
@@ -144,6 +144,10 @@ class Run:
     source: Source | None = None
     files: Mapping[str, CollectiveFiles] = field(default_factory=dict)
     classes: Lattice | None = None
+
+    def __repr__(self) -> str:
+        trace = self.workload
+        return f"<Run: {trace.prefix}, {trace.num_ranks:,} ranks, {trace.num_nodes:,} nodes on {self.network.name}>"
 
     @property
     def columns(self) -> WorkloadColumns:

@@ -34,7 +34,7 @@ TRUNCATION_HANDICAP = 1.05
 """What the exact times of schedules that are truncated by more are multiplied by, when schedules are compared."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Timing:
     """Delays of every chunk size of a collective on a topology; the last axis is the chunk's size class.
 
@@ -81,6 +81,9 @@ class Timing:
             return as_npu
         own = self.device_reduction_ns[npu]
         return np.where(own >= 0, own, as_npu).astype(np.int64)
+
+    def __repr__(self) -> str:
+        return f"<Timing: {self.link_model}, {self.link_hold_ns.shape[0]:,} links>"
 
     @property
     def least_reduction_ns(self) -> int:

@@ -282,7 +282,7 @@ class Solution(_Certified):
     @property
     def best_native(self) -> str | None:
         """The best configuration of ASTRA-sim's own algorithms on the clock, in words; None if there is none."""
-        return None if self.native.best is None else str(self.native.best.configuration)
+        return None if self.native.best is None else self.native.best.name
 
     def plot(self, width: str = "double") -> Axes:
         """Draw which link carries what when; needs the extra `plot`.

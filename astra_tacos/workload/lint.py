@@ -44,7 +44,7 @@ if len(RULES) != len(_ALL):
     raise ValueError("two rules have one code")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LintReport(Result):
     """The result of `lint`.
 

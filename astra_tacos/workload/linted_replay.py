@@ -59,7 +59,7 @@ class ReplayOutputs:
             check_replay_directory(self.directory)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Replayed(Result):
     """A replay as `replay` prints it.
 

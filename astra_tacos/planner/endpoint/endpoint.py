@@ -152,7 +152,7 @@ class Divided:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class EndpointResult(Result):
     """Partitions of a run.
 

@@ -40,7 +40,7 @@ _MOST_RANKS = 4
 """Ranks of a group that names of equal collectives list."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ScheduleResult(Result):
     """A scheduled run.
 

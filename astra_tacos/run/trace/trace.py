@@ -178,7 +178,7 @@ class WorkloadColumns:
     byte_offset: Ints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """The nodes of all ranks, sorted by rank, then in the order of the file. A node is referred to by its row.
 
@@ -239,6 +239,9 @@ class Trace:
     owners: Ints | None = None
     files: Ints | None = None
     held: Mapping[int, Callable[[], FileBytes]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Trace: {self.prefix}, {self.num_ranks:,} ranks, {self.num_nodes:,} nodes>"
 
     @property
     def num_ranks(self) -> int:

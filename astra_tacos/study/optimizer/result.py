@@ -102,7 +102,7 @@ def gains(splits: dict[str, dict[str, Any]], best: str) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Optimum(Result):
     """The best split of bandwidth, as `optimize` prints it.
 

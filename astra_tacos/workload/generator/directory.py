@@ -47,7 +47,7 @@ PREFIX = "workload/w"
 _FILES = {"workload", "classes", RANKS, GROUPS, SYSTEM, MEMORY, NETWORK, RESULT_FILE, SCRIPT, LOG}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GeneratedRun(Result):
     """The directory of a generated run, and the content of its `generated.json`.
 

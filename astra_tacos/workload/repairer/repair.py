@@ -34,7 +34,7 @@ _FIRST_CHANGE = 64
 """Most characters of a change in a table of steps."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class RepairResult(Result):
     """A run that was repaired.
 
