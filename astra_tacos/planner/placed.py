@@ -25,10 +25,10 @@ def placed(request: PlanRequest, run: Run, cache: SynthesisCache, on_progress: O
         return None
     workload = find_workload(run)
     try:
-        found = best_placement(workload, backend=request.backend, seed=request.options.seed)
+        placement = best_placement(workload, backend=request.backend, seed=request.options.seed)
     except ReplayError as error:
         return _NotPlaced((f"its ranks stay where they are, as the run before does not end in any placement: {error}",))
-    return _Placed(run=None if found.is_as_it_was else permuted(workload, found.best.npu_of_rank), found=found)
+    return _Placed(run=None if placement.is_as_it_was else permuted(workload, placement.best.npu_of_rank), found=placement)
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ def scheduled(request: PlanRequest, run: Run, cache: SynthesisCache, on_progress
         return None
     workload = find_workload(run)
     collectives = SynthesizedCollectives(workload, choose_backend(request.backend), cache=cache)
-    found = schedule(request, workload, collectives, on_progress)
-    return _Scheduled(run=None if found.result.is_as_is else found.run, found=found)
+    result = schedule(request, workload, collectives, on_progress)
+    return _Scheduled(run=None if result.result.is_as_is else result.run, found=result)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,7 +58,7 @@ class _Scheduled(Move):
         return Told(plans.result, result, {"schedule": result.to_json() | about})
 
 
-def write_scheduled(request: PlanRequest, run: Run, found: Scheduled, output: Path) -> None:
+def write_scheduled(request: PlanRequest, run: Run, result: Scheduled, output: Path) -> None:
     """Write a run whose communication is scheduled and whose collectives keep their algorithms, and its recording.
 
     Raises
@@ -68,9 +68,9 @@ def write_scheduled(request: PlanRequest, run: Run, found: Scheduled, output: Pa
     """
     check_output(output, request.inputs)
     with replaced_directory(output) as folder:
-        written = found.run.write(folder, Path(run.workload.prefix).name)
+        written = result.run.write(folder, Path(run.workload.prefix).name)
         check_verdict(verify_run(written, {}, run))
-        write_script(folder, found.run)
-        recording = record_run(written, replay_run(written, found.result.backend, route_loads=True))
-        write_plan(folder, {"schedule": found.result.to_json()})
+        write_script(folder, result.run)
+        recording = record_run(written, replay_run(written, result.result.backend, route_loads=True))
+        write_plan(folder, {"schedule": result.result.to_json()})
         save_recording(recording, folder / REPLAY_FILE)

@@ -65,11 +65,11 @@ class Wanted:
 
     def check(self, schedule: Schedule, figures: Mapping[str, Any]) -> None:
         """Raise a `ConfigError` that says what does not fit."""
-        found, wanted = schedule.collective, self.collective
+        collective, wanted = schedule.collective, self.collective
         for name in ("name", "num_npus", "size_bytes", "root"):
-            if getattr(found, name) != getattr(wanted, name):
-                raise ConfigError(f"collective has {name} {getattr(found, name)!r}, expected {getattr(wanted, name)!r}")
-        if found.member_npus.tolist() != wanted.member_npus.tolist():
+            if getattr(collective, name) != getattr(wanted, name):
+                raise ConfigError(f"collective has {name} {getattr(collective, name)!r}, expected {getattr(wanted, name)!r}")
+        if collective.member_npus.tolist() != wanted.member_npus.tolist():
             raise ConfigError("collective is of other members")
         if not any(_same_links(schedule.topology, topology) for topology in self.topologies):
             raise ConfigError("schedule is for another network")
@@ -144,7 +144,7 @@ class SynthesisCache:
 
     def refuse(self, identities: Sequence[dict[str, Any]], why: str) -> None:
         """Log that schedules found by `find` are not usable, and why."""
-        _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(each)) for each in identities), why)
+        _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(identity)) for identity in identities), why)
 
     def keep(self, identity: dict[str, Any], schedule: Schedule, figures: dict[str, Any]) -> None:
         """Keep a schedule and its figures; if the directory is not writable, do nothing.
@@ -184,7 +184,7 @@ def _digest(identity: dict[str, Any], figures: dict[str, Any], schedule_file: Pa
     return digest.hexdigest()
 
 
-def _same_links(one: Topology, other: Topology) -> bool:
-    sizes = (one.num_npus, one.num_switches) == (other.num_npus, other.num_switches)
+def _same_links(left: Topology, other: Topology) -> bool:
+    sizes = (left.num_npus, left.num_switches) == (other.num_npus, other.num_switches)
     names = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns")
-    return sizes and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return sizes and all(np.array_equal(getattr(left, name), getattr(other, name)) for name in names)

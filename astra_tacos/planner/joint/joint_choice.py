@@ -67,9 +67,9 @@ def choose_joint(
     def may_join(number: int) -> bool:
         return not (own_trace[number] and best.solutions[int(workload.of_instance[number])].keeps_custom)
 
-    sets = [each for each in joint_sets(workload, best.after, may_join) if len(each.ranks) <= _MOST_RANKS]
+    sets = [joint_set for joint_set in joint_sets(workload, best.after, may_join) if len(joint_set.ranks) <= _MOST_RANKS]
 
-    apart_ns = max(sum(each.apart_ns for each in sets), 1)
+    apart_ns = max(sum(joint_set.apart_ns for joint_set in sets), 1)
 
     tasks: list[tuple[JointSet, int]] = []
     left = _WORK // limits.num_channels
@@ -83,9 +83,9 @@ def choose_joint(
         left -= 2 * room
         tasks.append((joint, room))
     with ThreadPoolExecutor(max(limits.threads, 1)) as pool:
-        made = list(pool.map(lambda task: synthesize(*task), tasks))
+        joints = list(pool.map(lambda task: synthesize(*task), tasks))
     chosen = [
-        joint for joint in made if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns
+        joint for joint in joints if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns
     ]
     acceptance = Acceptance[CandidateRun](best)
     tried: set[tuple[str, ...]] = set()
@@ -102,24 +102,24 @@ def choose_joint(
 
 def _without_cycles(workload: Workload, joints: Sequence[JointCollective]) -> JointWorkload:
     """The workload with those joint collectives that do not make others wait for one another."""
-    made = joined(workload, joints)
-    if made is not None:
-        return made
-    kept, made = list[JointCollective](), apart(workload)
+    joint_workload = joined(workload, joints)
+    if joint_workload is not None:
+        return joint_workload
+    kept, joint_workload = list[JointCollective](), apart(workload)
     for joint in joints:
         more = joined(workload, [*kept, joint])
         if more is not None:
-            kept, made = [*kept, joint], more
-    return made
+            kept, joint_workload = [*kept, joint], more
+    return joint_workload
 
 
-def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, planned: Planned) -> CandidateRun | None:
+def _fastest(best: CandidateRun, solutions: Solutions, joint_workload: JointWorkload, planned: Planned) -> CandidateRun | None:
     """The fastest one of two orders and two choices for what is not joint; None if none can be replayed."""
-    known_ns = np.array([*(joint.time_ns for joint in made.joints), 0], np.int64)[made.of_instance]
+    known_ns = np.array([*(joint.time_ns for joint in joint_workload.joints), 0], np.int64)[joint_workload.of_instance]
     acceptance = Acceptance[CandidateRun]()
     for chosen in [best.solutions] if best.solutions == solutions else [best.solutions, solutions]:
         for before in (None, best.after):
-            acceptance.consider(planned(made, chosen, order_run(made.workload, chosen, before, known_ns)))
+            acceptance.consider(planned(joint_workload, chosen, order_run(joint_workload.workload, chosen, before, known_ns)))
     return acceptance.best
 
 
@@ -152,4 +152,4 @@ def joint_figures(run: CandidateRun) -> tuple[JointFigures, ...]:
                 spent_ns // count,
             )
         )
-    return tuple(sorted(figures, key=lambda each: (-each.spent_ns * each.count, each.name)))
+    return tuple(sorted(figures, key=lambda figure: (-figure.spent_ns * figure.count, figure.name)))

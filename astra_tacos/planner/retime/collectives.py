@@ -67,8 +67,8 @@ class SynthesizedCollectives:
             if at not in self._made:
                 kind = COLLECTIVE_NAMES[CommType(pattern)]
                 other = replace(case, collective=kind, pattern=pattern, size_bytes=whole, root=None)
-                found = solve_case(other, self._machine, _QUICK, self._cache)
-                self._made[at] = None if found.schedule is None else schedule_trace(found.schedule, other.name)
+                solution = solve_case(other, self._machine, _QUICK, self._cache)
+                self._made[at] = None if solution.schedule is None else schedule_trace(solution.schedule, other.name)
             self._scaled[key] = _scaled(self._made[at], size_bytes, whole)
         return self._scaled[key]
 
@@ -85,11 +85,11 @@ class SynthesizedCollectives:
         implementation, group = np.full(trace.num_nodes, NATIVE, np.int32), columns.group.copy()
         for row, key in zip(rows.tolist(), keys, strict=True):
             if key not in entry_of:
-                made = self.trace(*key)
-                if made is None:
+                made_trace = self.trace(*key)
+                if made_trace is None:
                     entry_of[key] = NATIVE, int(group[row])
                 else:
-                    number, _ = traces.setdefault(id(made), (len(traces), made))
+                    number, _ = traces.setdefault(id(made_trace), (len(traces), made_trace))
                     new = max(members, default=0) + 1
                     members[new] = members.get(key[1], self._everyone)
                     names.append(str(new))
@@ -101,8 +101,8 @@ class SynthesizedCollectives:
             workload=replace(trace, workload=changed),
             system=replace(run.system, preferred_dataset_splits=1),
             groups=replace(run.groups, members=members),
-            prefixes=tuple(f"{made.prefix}_{number}" for number, made in traces.values()),
-            collectives=tuple(made for _, made in traces.values()),
+            prefixes=tuple(f"{trace.prefix}_{number}" for number, trace in traces.values()),
+            collectives=tuple(trace for _, trace in traces.values()),
             implementation=implementation,
         )
 
