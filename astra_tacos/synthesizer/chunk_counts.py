@@ -125,7 +125,7 @@ def counts_for_trips(topology: Topology, collective: Collective, max_sends: int)
     """
     whole = cut_into(collective, 1)
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    least, most = (_most_of_trips(topology, whole, float(each), max_sends) for each in (rate.max(), rate.min()))
+    least, most = (_most_of_trips(topology, whole, float(bound), max_sends) for bound in (rate.max(), rate.min()))
     powers = range((least // 2).bit_length(), most.bit_length() + (most < _FEW))
     return {1} | {1 << power for power in powers if 1 << power <= int(whole.class_size_bytes[0])}
 

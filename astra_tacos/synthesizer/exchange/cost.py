@@ -50,11 +50,13 @@ class StageCost:
     def time_ns(self, size_bytes: float, pieces: int) -> float:
         """The time of sends of so many bytes in so many pieces."""
         piece = size_bytes / pieces
-        one = self.latency_ns + piece * (self.chain_ns + self.through_ns)
+        first_ns = self.latency_ns + piece * (self.chain_ns + self.through_ns)
         if not self.hops:
-            return one + (pieces - 1) * (self.busy_latency_ns + piece * self.busy_ns)
+            return first_ns + (pieces - 1) * (self.busy_latency_ns + piece * self.busy_ns)
         behind = (size_bytes - piece) * self.chain_ns / self.hops
-        return max(one + behind, self.latency_ns / self.hops + piece * self.through_ns / self.hops + size_bytes * self.busy_ns)
+        return max(
+            first_ns + behind, self.latency_ns / self.hops + piece * self.through_ns / self.hops + size_bytes * self.busy_ns
+        )
 
 
 class Costs:
@@ -126,10 +128,10 @@ class Costs:
         values, value = np.unique(rows[:, 0], return_inverse=True)
         reached = np.zeros((4, len(values), self._topology.num_npus))
         channel = rows[:, 4]
-        each = np.stack((self._latency[channel], self._ns_per_byte[channel], self._through[channel], np.ones(len(channel))))
+        of_hop = np.stack((self._latency[channel], self._ns_per_byte[channel], self._through[channel], np.ones(len(channel))))
         for at in range(int(slot.max()) + 1):
             now = np.flatnonzero(slot == at)
-            reached[:, value[now], rows[now, 2]] = reached[:, value[now], rows[now, 1]] + each[:, now]
+            reached[:, value[now], rows[now, 2]] = reached[:, value[now], rows[now, 1]] + of_hop[:, now]
         farthest: list[float] = reached.max(axis=(1, 2)).tolist()
         return farthest
 

@@ -119,9 +119,9 @@ class Step(Training):
             )
         if self.schedule not in PIPELINE_SCHEDULES:
             raise ConfigError(f"schedule: found {self.schedule!r}, expected {' or '.join(PIPELINE_SCHEDULES)}")
-        for what, value, name, degree in self._divisions():
+        for subject, value, name, degree in self._divisions():
             if value % degree:
-                raise ConfigError(f"{what}: found {value:,}, expected a multiple of {name}, which is {degree}")
+                raise ConfigError(f"{subject}: found {value:,}, expected a multiple of {name}, which is {degree}")
         if self.parallelism.ep > 1 and not self.model.experts:
             raise ConfigError(f"ep: found {self.parallelism.ep}, but the model has no experts (--experts)")
 

@@ -43,14 +43,14 @@ def number_groups(draft: Draft, log: Log) -> None:
     _canonical(draft, log)
     names = {*draft.groups, *(kind.group_name or "" for nodes in draft.ranks for kind in nodes.collective_kinds())}
     numbered = {name for name in names if _is_number(name)}
-    taken = set(map(int, numbered))
+    tags = set(map(int, numbered))
     everyone = list(range(draft.num_ranks))
     new: dict[str, str] = {}
 
     def number(name: str) -> str:
         if name not in new:
-            new[name] = str(next(number for number in range(1, len(taken) + 2) if number not in taken))
-            taken.add(int(new[name]))
+            new[name] = str(next(number for number in range(1, len(tags) + 2) if number not in tags))
+            tags.add(int(new[name]))
         return new[name]
 
     groups = {}
@@ -190,9 +190,9 @@ def separate_plans(draft: Draft, log: Log) -> None:
 
 def _program(draft: Draft, node: DraftNode, pattern: int) -> str | None:
     """The prefix of the custom collective that a node names."""
-    own = draft.per_node.get(int(looked_up(np.array([node.id], np.uint64))[0]))
-    if own is not None:
-        return own
+    program = draft.per_node.get(int(looked_up(np.array([node.id], np.uint64))[0]))
+    if program is not None:
+        return program
     key = next((key for known, key in PATTERN_KEYS.items() if known == pattern), COMM_KEYS[0])
     entry = draft.system.get(f"{key}-implementation-custom")
     return str(entry[0]) if entry else None
@@ -211,5 +211,5 @@ def group_all_ranks(draft: Draft, log: Log) -> None:
     for node in draft.collectives():
         if node.group in ALL_RANKS:
             node.set("pg_name", name)
-            what = f"became a collective of group {name}, which is all ranks"
-            log.add(what, "ranks number them differently otherwise", node)
+            change = f"became a collective of group {name}, which is all ranks"
+            log.add(change, "ranks number them differently otherwise", node)
