@@ -162,7 +162,7 @@ def figures_of_time(
     return {
         "predicted_ns": max(time_ns, 1),
         "exact_ns": round(exact_ns, 3),
-        "bounds_ns": {each.name: each.time_ns for each in bounds},
+        "bounds_ns": {bound.name: bound.time_ns for bound in bounds},
         "chunked_bound_ns": None if chunked is None else chunked.time_ns,
         "chunked_bound": None if chunked is None else chunked.name,
         "chunked_bound_where": None if chunked is None else chunked.where,

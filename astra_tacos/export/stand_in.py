@@ -157,9 +157,9 @@ def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
         link_src=number[old.link_src[link]].astype(np.int32),
         link_dst=number[old.link_dst[link]].astype(np.int32),
         forwarding=tuple(
-            each for each, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
+            device for device, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
         ),
-        reducing=tuple(replace(each, device=int(number[each.device])) for each in old.reducing if kept[each.device]),
+        reducing=tuple(replace(adder, device=int(number[adder.device])) for adder in old.reducing if kept[adder.device]),
         link_bandwidth_gibps=old.link_bandwidth_gibps[link],
         link_latency_ns=old.link_latency_ns[link],
         link_dimension=old.link_dimension[link],
@@ -238,11 +238,11 @@ def write_stand_in(schedule: Schedule, directory: Path) -> StandInDirectory:
 def rank_map(topology: Topology, device: Ints) -> dict[str, Any]:
     """Who each rank stands for: the id of a device, and `npu` or the kind and name of a device that forwards."""
     ranks: list[dict[str, Any]] = []
-    adding = {each.device for each in topology.reducing}
+    adding = {adder.device for adder in topology.reducing}
     for rank, number in enumerate(device.tolist()):
         at = number - topology.num_endpoints
-        own = topology.forwarding[at] if 0 <= at < len(topology.forwarding) else ForwardingDevice()
-        kind, name = ("npu", "") if at < 0 else (own.kind, own.name)
+        forwarder = topology.forwarding[at] if 0 <= at < len(topology.forwarding) else ForwardingDevice()
+        kind, name = ("npu", "") if at < 0 else (forwarder.kind, forwarder.name)
         adds = {"adds": True} if number in adding else {}
         ranks.append({"rank": rank, "device": number, "kind": kind, "name": name, **adds})
     return {"network": topology.name, "npus": topology.num_endpoints, "ranks": ranks}

@@ -33,16 +33,20 @@ class TranslatedLinks(WholeMessages):
         lattice, dimensions = self._lattice, self._network.dimensions
         owner, source, target = crossed_pairs(self._network, src, dst)
         dimension = np.argmax(lattice.digits(source) != lattice.digits(target), axis=0) if len(owner) else owner
-        switched = np.array([each.building_block.num_switches(each.size) > 0 for each in dimensions], np.bool_)[dimension]
+        switched = np.array([dimension.building_block.num_switches(dimension.size) > 0 for dimension in dimensions], np.bool_)[
+            dimension
+        ]
         hops = np.repeat(_link_keys(lattice, dimension, source, target, np.where(switched, _UP, _DIRECT))[:, None], 2, axis=1)
         hops[:, 1] = _link_keys(lattice, dimension, source, target, np.full(len(owner), _DOWN))
         used = np.stack((np.ones(len(owner), np.bool_), switched), axis=1)
         self.keys, number = np.unique(hops[used], return_inverse=True)
         of_link = np.empty(len(self.keys), np.int64)
         of_link[number] = np.repeat(dimension, used.sum(axis=1))
-        latency = np.array([each.latency_ns for each in dimensions], np.float64)
+        latency = np.array([dimension.latency_ns for dimension in dimensions], np.float64)
         self.link_latency_ns = latency[of_link]
-        self.link_bytes_per_ns = bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions], np.float64))[of_link]
+        self.link_bytes_per_ns = bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in dimensions], np.float64))[
+            of_link
+        ]
         self.link_src, self.link_dst = self._ends()
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
         return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())
@@ -54,7 +58,7 @@ class TranslatedLinks(WholeMessages):
         of_dimension, ends = np.divmod(self.keys, count * count)
         dimension, way = np.divmod(of_dimension, 3)
         stride, size, _ = (column[dimension] for column in lattice.columns)
-        switches = [count // each.size * each.building_block.num_switches(each.size) for each in dimensions]
+        switches = [count // dimension.size * dimension.building_block.num_switches(dimension.size) for dimension in dimensions]
         first = count + np.concatenate(([0], np.cumsum(switches)))[dimension]
         switch = first + ends // (stride * size) * stride + ends % stride
         source, target = np.where(way == _DIRECT, ends // count, ends), np.where(way == _DIRECT, ends % count, ends)
@@ -99,11 +103,11 @@ def of_all_ranks(outcome: RunOutcome, some: Trace, whole: Trace, lattice: Lattic
     representatives = lattice.representatives
     place = lattice.places(np.arange(lattice.num_ranks))
     rows, rank = members_of(some.rank_first, place)[1], whole.rank
-    own = whole.rank_first[:-1][rank] - some.rank_first[:-1][place[rank]]
+    shift = whole.rank_first[:-1][rank] - some.rank_first[:-1][place[rank]]
     at = np.repeat(whole.rank_first[representatives] - some.rank_first[:-1], np.diff(some.rank_first))
     origin = outcome.node_origin[rows]
     is_own = (origin >= 0) & (some.rank[origin] == place[rank])
-    moved = origin + np.where(is_own, own, at[origin])
+    moved = origin + np.where(is_own, shift, at[origin])
     cause = outcome.node_cause[rows]
     return replace(
         outcome,
@@ -113,7 +117,7 @@ def of_all_ranks(outcome: RunOutcome, some: Trace, whole: Trace, lattice: Lattic
         sent_bytes=outcome.sent_bytes[place],
         node_issue_ns=outcome.node_issue_ns[rows],
         node_finish_ns=outcome.node_finish_ns[rows],
-        node_cause=np.where(cause < 0, cause, cause + own).astype(np.int32),
+        node_cause=np.where(cause < 0, cause, cause + shift).astype(np.int32),
         node_origin=np.where(origin < 0, origin, moved).astype(np.int32),
         collective=outcome.collective[rows],
         replaced=np.flatnonzero(np.isin(rows, outcome.replaced)),

@@ -98,7 +98,7 @@ def wrong_type(facts: NodeFacts) -> Findings:
 
     Remedy: use int64_val for numbers (uint64_val for tensor_size), bool_val for is_cpu_op.
     """
-    yield from _bad_values(facts, wrong=True, wrong_value="has a value of a wrong type", remedy="write an integer type")
+    yield from _bad_values(facts, wrong=True, problem="has a value of a wrong type", remedy="write an integer type")
 
 
 @rule("A03", "attribute without a value")
@@ -111,10 +111,10 @@ def no_value(facts: NodeFacts) -> Findings:
 
     Remedy: write a value, or remove the attribute.
     """
-    yield from _bad_values(facts, wrong=False, wrong_value="has no value", remedy="write a value or leave it out")
+    yield from _bad_values(facts, wrong=False, problem="has no value", remedy="write a value or leave it out")
 
 
-def _bad_values(facts: NodeFacts, *, wrong: bool, wrong_value: str, remedy: str) -> Findings:
+def _bad_values(facts: NodeFacts, *, wrong: bool, problem: str, remedy: str) -> Findings:
     special = {"pg_name": "write a string_val", "involved_dim": "write a bool_list", "is_cpu_op": "write a bool_val"}
     for view in facts.views:
         bits = view.wrong_type if wrong else view.no_value
@@ -122,7 +122,7 @@ def _bad_values(facts: NodeFacts, *, wrong: bool, wrong_value: str, remedy: str)
             continue
         for name, nodes, _ in _reads(facts, view):
             where = nodes & (bits & _BIT[name] != 0)
-            yield view.each(where, f"{name} {wrong_value}", special.get(name, remedy) if wrong else remedy)
+            yield view.each(where, f"{name} {problem}", special.get(name, remedy) if wrong else remedy)
 
 
 @rule("A04", "message or All-Gather of size 0")

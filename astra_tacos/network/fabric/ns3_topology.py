@@ -74,9 +74,9 @@ def _header(path: Path, words: list[str]) -> tuple[int, int, int]:
     """Numbers of nodes, switches and links."""
     counts = words[:5] if len(words) == 6 else words
     if len(counts) not in (3, 5) or not all(word.isascii() and word.isdigit() for word in counts):
-        found = describe(" ".join(words)) if words else "an empty file"
+        header = describe(" ".join(words)) if words else "an empty file"
         simai = "SimAI's of nodes, GPUs of a server, NVSwitches, switches, links, and a type of GPU"
-        raise ConfigError(f"{path}:1: found {found}, expected the numbers of nodes, switches and links, or {simai}")
+        raise ConfigError(f"{path}:1: found {header}, expected the numbers of nodes, switches and links, or {simai}")
     numbers = [int(word[:9]) for word in counts]
     return (numbers[0], numbers[2] + numbers[3], numbers[4]) if len(numbers) == 5 else (numbers[0], numbers[1], numbers[2])
 

@@ -74,9 +74,9 @@ def draw_lines(
         for place, (value, name, colour, marker) in enumerate(series):
             points: list[tuple[float, float]] = []
             for at, position in enumerate(positions):
-                if (own := rows_at.get((value, position))) is not None:
-                    places.append(own)
-                    best = representative([(row, y_values[row]) for row in own], goal)[1]  # type: ignore[misc]
+                if (measured_rows := rows_at.get((value, position))) is not None:
+                    places.append(measured_rows)
+                    best = representative([(row, y_values[row]) for row in measured_rows], goal)[1]  # type: ignore[misc]
                     points.append((position / x_scale.divisor if x_scale else at, best / y_scale.divisor))
                     drawn.append(best)
             if not points:
@@ -154,8 +154,8 @@ def draw_fronts(
         x, y = x / scales[0].divisor, y / scales[1].divisor
         of = [table.columns[choice.by][row] for row in panel.rows] if choice.by else [None] * len(panel.rows)
         for value, _, colour, marker in series:
-            own = np.array([entry == value for entry in of], bool)
-            for part, alpha, size in ((own & ~front, 0.5, 12.0), (own & front, 1.0, 24.0)):
+            is_shown = np.array([entry == value for entry in of], bool)
+            for part, alpha, size in ((is_shown & ~front, 0.5, 12.0), (is_shown & front, 1.0, 24.0)):
                 style: dict[str, Any] = {
                     "color": [colour],
                     "marker": marker,
@@ -218,7 +218,7 @@ def draw_heatmaps(
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     name = choice.value or choice.y
-    goal, found = measure(table, name).goal, numbers(table, name, "--value")
+    goal, figures = measure(table, name).goal, numbers(table, name, "--value")
     x_values, y_values = ordered(table.columns[choice.x]), ordered(table.columns[choice.y])
     for option, values in (("--x", x_values), ("--y", y_values)):
         if len(values) > MOST_VALUES:
@@ -232,7 +232,7 @@ def draw_heatmaps(
             rows_at.setdefault((y_at[table.columns[choice.y][row]], x_at[table.columns[choice.x][row]]), []).append(row)
         places += rows_at.values()
         for (down, right), rows in rows_at.items():
-            cells[which, down, right] = representative([(row, found[row]) for row in rows], goal)[1]  # type: ignore[misc]
+            cells[which, down, right] = representative([(row, figures[row]) for row in rows], goal)[1]  # type: ignore[misc]
     low, high = (float(part) for part in (np.nanmin(cells), np.nanmax(cells)))
     scale = scale_of(measure(table, name), [low, high])
     norm = (LogNorm if scale.is_log else Normalize)(low / scale.divisor, high / scale.divisor)
@@ -240,11 +240,13 @@ def draw_heatmaps(
     colours = CELLS[::-1] if goal == HIGHER else CELLS
     shades = LinearSegmentedColormap.from_list("cells", colours).with_extremes(bad=_NO_VALUE)
     image = None
-    for axes, own in zip(grid, cells, strict=True):
-        image = axes.imshow(own / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower")
+    for axes, cells_of_panel in zip(grid, cells, strict=True):
+        image = axes.imshow(
+            cells_of_panel / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower"
+        )
         beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
         if len(x_values) * beside <= _MOST_WRITTEN[width][0] and len(y_values) <= _MOST_WRITTEN[width][1]:
-            _write(axes, own, scale)
+            _write(axes, cells_of_panel, scale)
         _label(axes, choice, table, x_values, y_values, width)
     handles: list[Any] = []
     if low < high:

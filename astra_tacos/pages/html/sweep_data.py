@@ -54,10 +54,10 @@ _SYMBOLS = {
 
 def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
     """Names of the columns that differ between points, axes first, and the texts of the other columns by name."""
-    own = [name for name in table.columns if name not in MEASURES]
+    own_columns = [name for name in table.columns if name not in MEASURES]
     inputs = [name for name, measure in MEASURES.items() if measure.role != "result"]
     results = [name for name, measure in MEASURES.items() if measure.role == "result" and name not in _LAST]
-    ranked = dict.fromkeys((*_ALWAYS, *table.axes, *own, *_FIRST, *results, *inputs, *_LAST))
+    ranked = dict.fromkeys((*_ALWAYS, *table.axes, *own_columns, *_FIRST, *results, *inputs, *_LAST))
     varying, constant = [], {}
     for name in ranked:
         if name not in table.columns or name in _NEVER:
@@ -67,7 +67,7 @@ def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
             varying.append(name)
         elif first is not None:
             constant[name] = as_texts([first])[0] or ""
-    return varying, {name: constant[name] for name in (*inputs, *own, *results) if name in constant}
+    return varying, {name: constant[name] for name in (*inputs, *own_columns, *results) if name in constant}
 
 
 def _first_value(values: list[Any]) -> tuple[Any, bool]:

@@ -346,7 +346,7 @@ def _layers(
         now = was
     else:
         exposed = exposed_ns(run, after)
-        tasks = (task for tasks in on_all_ranks(best.new, workload).ranks for task in tasks)
+        tasks = (task for of_rank in on_all_ranks(best.new, workload).ranks for task in of_rank)
         for row, task in enumerate(tasks):
             if task.kind != NodeType.COMM_COLL or task.operation is None or not exposed[row]:
                 continue

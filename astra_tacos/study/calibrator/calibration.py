@@ -206,15 +206,15 @@ def calibrate_machine(
         raise ConfigError(f"programs are for {', '.join(map(str, sorted(npus)))} GPUs, expected one machine")
     rows, every, others = [], [], []
     with progress("fitting"):
-        for protocol, own in points.items():
-            constants = fit(own)
-            errors, half = errors_of(constants, own), cross_validated(own)
+        for protocol, group in points.items():
+            constants = fit(group)
+            errors, half = errors_of(constants, group), cross_validated(group)
             if half is None:
                 notes.append(f"{protocol}: fewer than four programs, so none predicts others")
             every += errors
             others += half or []
-            rows.append(_row(protocol, own, constants, Errors.of(errors), Errors.of(half) if half else None))
-    if len(depths := {point.load.depth for own in points.values() for point in own}) == 1:
+            rows.append(_row(protocol, group, constants, Errors.of(errors), Errors.of(half) if half else None))
+    if len(depths := {point.load.depth for group in points.values() for point in group}) == 1:
         notes.append(
             f"all programs have depth {depths.pop()}, which does not tell the launch from steps: the launch is about typical"
         )
@@ -228,7 +228,7 @@ def calibrate_machine(
     result: dict[str, Any] = {
         "num_npus": npus.pop(),
         "from_bytes": least_bytes,
-        "placements": dict(Counter(PLACEMENT_NAMES[point.placement] for own in points.values() for point in own)),
+        "placements": dict(Counter(PLACEMENT_NAMES[point.placement] for group in points.values() for point in group)),
         "protocols": rows,
         "errors": asdict(worst),
         "cross_validated": asdict(Errors.of(others)) if others else None,

@@ -84,8 +84,8 @@ def block_of(ranks: Sequence[int] | Ints, shape: Shape, name: str) -> tuple[tupl
     """
     rest = np.asarray(ranks, np.int64)
     if not rest.size or rest.max() >= shape.num_npus:
-        found = "no ranks" if not rest.size else f"rank {rest.max()}"
-        raise ConfigError(f"{name} has {found}, expected ranks below {shape.num_npus}")
+        ranks_text = "no ranks" if not rest.size else f"rank {rest.max()}"
+        raise ConfigError(f"{name} has {ranks_text}, expected ranks below {shape.num_npus}")
     members, strides = [], []
     for block, size in zip(shape.blocks, shape.sizes, strict=True):
         coordinates = np.unique(rest % size)

@@ -118,7 +118,7 @@ class Store:
         ConfigError
             If a directory has the name of a row, which no row could replace.
         """
-        found = {}
+        rows = {}
         for key in keys:
             path = self._path(key)
             if not path.exists():
@@ -127,10 +127,10 @@ class Store:
                 raise ConfigError(f"{path}: is a directory, expected a row of a sweep: remove it, or choose another output")
             try:
                 with one_line(path, "row of a sweep"):
-                    found[key] = self._read(key)
+                    rows[key] = self._read(key)
             except ConfigError as error:
                 _log.warning("%s; it counts as missing and is computed again", error)
-        return found
+        return rows
 
     def write(self, key: str, outcome: Outcome, conditions: Conditions) -> Row:
         """Store an outcome with the limits under which it was computed, and return its row."""

@@ -51,13 +51,13 @@ def table_columns(points: Sequence[Point]) -> dict[str, str]:
     computed or not: a column that mixes integers and other numbers is "float", and any other mixture is "str".
     """
     known = _OWN_COLUMNS | INPUT_COLUMNS | RESULT_COLUMNS
-    own: dict[str, set[type]] = {}
+    types_of: dict[str, set[type]] = {}
     for point in points:
         for name, value in point.inputs.items():
             if name not in known:
                 is_long = isinstance(value, int) and abs(value) > MAX_INTEGER
-                own.setdefault(name, set()).add(float if is_long else type(value))
-    variables = {name: _kind(types - {type(None)}) for name, types in own.items()}
+                types_of.setdefault(name, set()).add(float if is_long else type(value))
+    variables = {name: _kind(types - {type(None)}) for name, types in types_of.items()}
     return {**_OWN_COLUMNS, **variables, **INPUT_COLUMNS, **RESULT_COLUMNS}
 
 
@@ -107,13 +107,13 @@ def write_table(
         parquet.write_table(pa.table(content, schema=schema), sink)
 
 
-def write_results(asked: Sweep, results: Iterable[tuple[Point, Outcome]], directory: Path) -> dict[str, Any]:
+def write_results(sweep: Sweep, results: Iterable[tuple[Point, Outcome]], directory: Path) -> dict[str, Any]:
     """Write the table of the results that there are into the directory of a sweep; returns its summary."""
     rows = [table_row(point, outcome) for point, outcome in results]
     table = directory / TABLE_FILE
-    write_table(table, asked.name, asked.axes, table_columns(asked.points), rows)
-    about = {"name": asked.name, "output": str(directory), "table": str(table)}
-    return about | summarize(rows, len(asked.points), asked.axes)
+    write_table(table, sweep.name, sweep.axes, table_columns(sweep.points), rows)
+    about = {"name": sweep.name, "output": str(directory), "table": str(table)}
+    return about | summarize(rows, len(sweep.points), sweep.axes)
 
 
 def read_sweep(directory: Path) -> SweepColumns:
@@ -214,13 +214,13 @@ def remarks(result: dict[str, Any]) -> Iterator[str]:
     """Lines on what went wrong."""
     errors = result["errors"]
     if len(errors) == 1 and errors[0]["points"] == result["points"]:
-        what = "was refused" if errors[0]["status"] == REFUSED else "failed"
-        yield f"\nevery point {what}: {errors[0]['error']}"
+        result_text = "was refused" if errors[0]["status"] == REFUSED else "failed"
+        yield f"\nevery point {result_text}: {errors[0]['error']}"
         return
     if errors:
         yield ""
-    for each in errors:
-        yield f"{each['points']:,} x {each['status']}: {each['error']}"
+    for error in errors:
+        yield f"{error['points']:,} x {error['status']}: {error['error']}"
     if result["more_errors"]:
         yield f"and {result['more_errors']:,} other messages: see the column `error`"
 

@@ -72,11 +72,11 @@ class Gradients:
         split, sharded = self._step.parallelism, self._step.shards_optimizer
         copies = (split.dp, split.expert_copies) if sharded else (1, 1)
         own_weights = sum(-(-number // count) for number, count in zip(weights, copies, strict=False))
-        reduced = [node for reduced in self._reduced for node in reduced.nodes]
+        reduced = [node for gradient in self._reduced for node in gradient.nodes]
         price = cost.optimizer(own_weights, self._step.gradient_bytes)
         updated = self._program.compute(Label("optimizer_step", 0), price, *reduced)
-        for one in reversed(self._reduced) if sharded else ():  # in the order in which the next step needs them
-            self._gather(one, updated)
+        for gradient in reversed(self._reduced) if sharded else ():  # in the order in which the next step needs them
+            self._gather(gradient, updated)
 
     def buckets(self, owner: str, group: GroupKind, weights: int, count: int = 0) -> Buckets:
         """Make the buckets for the gradients of `weights` parameters.

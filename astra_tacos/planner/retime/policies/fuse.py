@@ -147,7 +147,7 @@ def _fused(bucket: list[Operation], at: int) -> Operation:
     content = [extent for operation in bucket for extent in operation.content]
     fused = last.like(last.pattern, sum(operation.size_bytes for operation in bucket), content, f"_fused{at}")
     for place, task in enumerate(fused.tasks):
-        same = [tasks.tasks[place] for tasks in bucket]
+        same = [operation.tasks[place] for operation in bucket]
         task.data = list(dict.fromkeys(dep for task in same for dep in task.data))
         task.ctrl = [dep for dep in dict.fromkeys(dep for task in same for dep in task.ctrl) if dep not in task.data]
     return fused
