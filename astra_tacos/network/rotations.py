@@ -288,12 +288,12 @@ class TranslationGroup:
         """Where `dst[i]` goes in the translation that takes `src[i]` to NPU 0. Arguments broadcast."""
         return self._each(src, dst, "offset")
 
-    def _each(self, left: Npus, other: Npus, method: str) -> Npus:
-        result = np.zeros(np.broadcast_shapes(np.shape(left), np.shape(other)), np.int64)
+    def _each(self, left: Npus, right: Npus, method: str) -> Npus:
+        result = np.zeros(np.broadcast_shapes(np.shape(left), np.shape(right)), np.int64)
         for dimension, stride in zip(self.dimensions, self.strides, strict=True):
             translations = dimension.building_block.translations(dimension.size)
             assert translations is not None
-            result += stride * getattr(translations, method)(left // stride % dimension.size, other // stride % dimension.size)
+            result += stride * getattr(translations, method)(left // stride % dimension.size, right // stride % dimension.size)
         return result
 
 

@@ -117,9 +117,9 @@ def _renumbered(schedule: Schedule, other: DistinctCollective, case: DistinctCol
     return renumbered(schedule, topology, collective, npu)
 
 
-def _is_same(left: Topology, other: Topology) -> bool:
+def _is_same(left: Topology, right: Topology) -> bool:
     """Whether channels of one are those of the other: synthesizers that turn a network around make another object of it."""
-    return left is other or all(np.array_equal(*pair) for pair in zip(_channels(left), _channels(other), strict=True))
+    return left is right or all(np.array_equal(*pair) for pair in zip(_channels(left), _channels(right), strict=True))
 
 
 def _channels(topology: Topology) -> tuple[NDArray[np.generic], ...]:

@@ -153,8 +153,8 @@ def _groups(
     columns = [column[in_order] for column in (instances.group, instances.pattern, instances.size_bytes, implementation)]
     first, which = row_places(*columns)
     named = columns[0][first]
-    for one in np.argsort(first).tolist():  # collectives that are alike have one group
-        number, pattern, size_bytes, entry = (int(column[first[one]]) for column in columns)
+    for distinct_case in np.argsort(first).tolist():  # collectives that are alike have one group
+        number, pattern, size_bytes, entry = (int(column[first[distinct_case]]) for column in columns)
         if number == ALL_RANKS:
             continue
         ranks = groups[number]
@@ -167,7 +167,7 @@ def _groups(
         while len(copies) <= place:
             copies.append(max(all_groups) + 1)
             all_groups[copies[-1]] = tuple(sorted(ranks))
-        named[one] = copies[place]
+        named[distinct_case] = copies[place]
     group[in_order] = named[which]
     return group, all_groups
 

@@ -44,14 +44,14 @@ class CandidateRun:
 
     Parameters
     ----------
-    made, solutions
+    joint_workload, solutions
         Its collectives, of which some may be joint, and what each case runs.
     after
         Its replay.
     """
 
     planned: PlannedRun
-    made: JointWorkload
+    joint_workload: JointWorkload
     solutions: Solutions
     after: RunOutcome
 
@@ -84,7 +84,7 @@ class CandidateRun:
 
     def node_table(self) -> NodeTable:
         """What happened to each collective node, and why."""
-        return COLUMNS, node_rows(self.made, self.solutions, self.planned)
+        return COLUMNS, node_rows(self.joint_workload, self.solutions, self.planned)
 
 
 def choose_run(

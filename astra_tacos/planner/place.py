@@ -140,13 +140,13 @@ def exchange(cost: PlacementCost, num_ranks: int, starts: int, seed: int) -> lis
         while improves:
             improves = False
             for first in range(num_ranks):
-                for other in range(first + 1, num_ranks):
-                    place[[first, other]] = place[[other, first]]
+                for second in range(first + 1, num_ranks):
+                    place[[first, second]] = place[[second, first]]
                     score = _fourth_powers(cost, place)
                     if score < best * (1 - 1e-12):
                         best, improves = score, True
                     else:
-                        place[[first, other]] = place[[other, first]]
+                        place[[first, second]] = place[[second, first]]
         scores[tuple(place.tolist())] = cost.score_ns(place)
     ordered = sorted(scores, key=lambda order: (scores[order], order))
     return [np.array(order, np.int64) for order in ordered]

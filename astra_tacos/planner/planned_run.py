@@ -297,7 +297,7 @@ def node_rows(joint_workload: JointWorkload, solutions: tuple[CaseSolution, ...]
         *(nodes.rank, trace.node_id[nodes.row], changes.node_id, nodes.pattern, nodes.group),
         *(assignment.group[instance], instance, assignment.implementation[instance]),
     )
-    after = (waits[first:other] for first, other in pairwise(begin))
+    after = (waits[low:high] for low, high in pairwise(begin))
     return [
         f"[{rank}, {node}, {new_node}, {names[pattern]}, {group}, {new_group}, {number}, "
         f"{ran[chosen]}, {waited}, {reasons[number]}]"

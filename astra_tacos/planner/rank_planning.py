@@ -171,7 +171,7 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
 
     def figures(self, best: CandidateRun) -> tuple[CaseFigures, ...]:
         """Figures of each distinct collective, those in which a rank spends most of the run first."""
-        separate = set(best.made.workload.of_instance.tolist())  # all nodes of other cases are in joint schedules
+        separate = set(best.joint_workload.workload.of_instance.tolist())  # all nodes of other cases are in joint schedules
         joint = {case.name for number, case in enumerate(self.workload.cases) if number not in separate}
         figures = case_figures(self.workload, best.solutions, self.own.replay, best.after)
         return tuple(_as_joint(figure) if figure.name in joint else figure for figure in figures)

@@ -184,7 +184,7 @@ def _digest(identity: dict[str, Any], figures: dict[str, Any], schedule_file: Pa
     return digest.hexdigest()
 
 
-def _same_links(left: Topology, other: Topology) -> bool:
-    sizes = (left.num_npus, left.num_switches) == (other.num_npus, other.num_switches)
+def _same_links(left: Topology, right: Topology) -> bool:
+    sizes = (left.num_npus, left.num_switches) == (right.num_npus, right.num_switches)
     names = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns")
-    return sizes and all(np.array_equal(getattr(left, name), getattr(other, name)) for name in names)
+    return sizes and all(np.array_equal(getattr(left, name), getattr(right, name)) for name in names)

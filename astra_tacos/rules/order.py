@@ -246,7 +246,7 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> Bools:
     first, which = row_places(pairs.first_group, pairs.second_group)
     members = {group: set(ranks) for group, ranks in collectives.members.items()}
     both = zip(pairs.first_group[first].tolist(), pairs.second_group[first].tolist(), strict=True)
-    share = [SEND_GROUP not in (first, two) and len(members[first] & members[two]) > 1 for first, two in both]
+    share = [SEND_GROUP not in (first, second) and len(members[first] & members[second]) > 1 for first, second in both]
     return np.array(share, np.bool_)[which]
 
 
@@ -271,8 +271,8 @@ def free_cycle(facts: Facts) -> Findings:
     number_of = dict(zip(collectives.row[sure].tolist(), collectives.number[sure].tolist(), strict=True))
     for cycle in cycles(chosen, instance_of, number_of):
         choices = [
-            f"nodes {view.node(first)} and {view.node(two)} on rank {rank}"
-            for rank, (first, two) in zip(cycle.ranks, cycle.rows, strict=True)
+            f"nodes {view.node(first)} and {view.node(second)} on rank {rank}"
+            for rank, (first, second) in zip(cycle.ranks, cycle.rows, strict=True)
         ]
         groups = " -> ".join("all" if group == ALL_RANKS else str(group) for group in (*cycle.groups, cycle.groups[0]))
         cycle_text = f"groups {groups} can wait for one another: nothing orders {', '.join(choices[:_SHOWN_OF_CHAIN])}"

@@ -532,13 +532,13 @@ def _is_same(trace: Trace | CompactTrace, counts: list[int], index: int, step: i
     members = len(place)
     if trace.num_ranks < members:
         return False
-    left, other = trace.of_ranks(np.arange(members)), trace.of_ranks(place)
-    if not np.array_equal(left.rank_first, other.rank_first) or not np.array_equal(left.dep_first, other.dep_first):
+    left, right = trace.of_ranks(np.arange(members)), trace.of_ranks(place)
+    if not np.array_equal(left.rank_first, right.rank_first) or not np.array_equal(left.dep_first, right.dep_first):
         return False
     moved = np.append(place, np.full(max(0, int(left.peer.max(initial=0)) + 1 - members), ABSENT))
     peer = np.where(left.peer < 0, left.peer, moved[left.peer])
     names = ("node_id", "kind", "duration_us", "size_bytes", "tag", "dep")
-    return np.array_equal(peer, other.peer) and all(np.array_equal(getattr(left, name), getattr(other, name)) for name in names)
+    return np.array_equal(peer, right.peer) and all(np.array_equal(getattr(left, name), getattr(right, name)) for name in names)
 
 
 def _marks(run: Run, lattice: Lattice) -> _Words:

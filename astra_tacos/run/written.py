@@ -70,7 +70,7 @@ def check_same(run: Run, again: Run) -> None:
         "network": (replace(run.network, source="", ns3=again.network.ns3), replace(again.network, source="")),
         "memory": tuple(replace(written_memory(written_run.remote_memory), source="") for written_run in (run, again)),
     }
-    differ += [name for name, (first, two) in others.items() if first != two]
+    differ += [name for name, (first, second) in others.items() if first != second]
     if differ:
         raise VerificationError(f"DEFECT of astra_tacos: the written run is read with other {differ[0]}")
 
@@ -116,25 +116,25 @@ def check_unchanged(run: Run) -> None:
         raise ConfigError(f"{changed[0]}: has changed since it was read, expected a file that stays as it is")
 
 
-def _differing(left: Trace, other: Trace) -> list[str]:
+def _differing(left: Trace, right: Trace) -> list[str]:
     """The columns in which two workloads differ, but for where the bytes of nodes are."""
-    assert left.workload is not None and other.workload is not None
-    differ = _unequal(left, other, _NODES) + _unequal(left.workload, other.workload, _COLUMNS)
-    return differ + ([] if np.array_equal(*_numbered_groups(left.workload, other.workload)) else ["group"])
+    assert left.workload is not None and right.workload is not None
+    differ = _unequal(left, right, _NODES) + _unequal(left.workload, right.workload, _COLUMNS)
+    return differ + ([] if np.array_equal(*_numbered_groups(left.workload, right.workload)) else ["group"])
 
 
-def _unequal(left: object, other: object, names: Iterable[str]) -> list[str]:
+def _unequal(left: object, right: object, names: Iterable[str]) -> list[str]:
     """The arrays of these names that are unequal."""
-    return [name for name in names if not np.array_equal(getattr(left, name), getattr(other, name))]
+    return [name for name in names if not np.array_equal(getattr(left, name), getattr(right, name))]
 
 
-def _numbered_groups(left: WorkloadColumns, other: WorkloadColumns) -> tuple[Ints, Ints]:
+def _numbered_groups(left: WorkloadColumns, right: WorkloadColumns) -> tuple[Ints, Ints]:
     """int64[num_nodes] each, the groups that the nodes of two workloads name, as numbers: equal for equal names."""
-    number = {name: at for at, name in enumerate(dict.fromkeys((*left.group_names, *other.group_names)))}
-    of_one, of_other = (
-        np.array([*map(number.get, columns.group_names), ABSENT], np.int64)[columns.group] for columns in (left, other)
+    number = {name: at for at, name in enumerate(dict.fromkeys((*left.group_names, *right.group_names)))}
+    left_group, right_group = (
+        np.array([*map(number.get, columns.group_names), ABSENT], np.int64)[columns.group] for columns in (left, right)
     )
-    return of_one, of_other
+    return left_group, right_group
 
 
 def _traces(run: Run) -> tuple[Trace, ...]:

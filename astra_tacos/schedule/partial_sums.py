@@ -195,11 +195,11 @@ def find_additions(
         part, maker = sums.part[at], np.repeat(makers[-1], np.diff(begin))
         is_sum = sums.height[part] > 0
         npu, wanted = np.concatenate((npu[~here], maker[is_sum])), np.concatenate((wanted[~here], part[is_sum]))
-    npu, made = np.concatenate(makers), np.concatenate(wholes)
-    order = np.lexsort((npu, made))
-    npu, made = npu[order], made[order]
-    size = (np.diff(sums.part_first)[made] - 1) * chunk_size_bytes[sums.chunk[made]]
-    return Additions(npu.astype(np.int32), made.astype(np.int32), size.astype(np.int64))
+    npu, value = np.concatenate(makers), np.concatenate(wholes)
+    order = np.lexsort((npu, value))
+    npu, value = npu[order], value[order]
+    size = (np.diff(sums.part_first)[value] - 1) * chunk_size_bytes[sums.chunk[value]]
+    return Additions(npu.astype(np.int32), value.astype(np.int32), size.astype(np.int64))
 
 
 def addition_ends(

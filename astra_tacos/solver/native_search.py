@@ -279,7 +279,7 @@ class NativeSearch:
         if len(self._reach.algorithms) ** len(places) <= _MOST_MIXES:
             mixes = [alike[0]]
             for place in places:
-                mixes = [mix for each in mixes for mix in self._algorithms(place, each)]
+                mixes = [longer for mix in mixes for longer in self._algorithms(place, mix)]
             self._try(mixes)
             return
         self._try(alike)

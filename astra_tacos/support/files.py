@@ -377,7 +377,7 @@ def _replace_directory(temporary: Path, target: Path) -> None:
             os.close(descriptor)
 
 
-def exchange(left: Path, other: Path) -> bool:
+def exchange(left: Path, right: Path) -> bool:
     """Exchange two names in one step (Linux: renameat2); returns whether the system and the file system can do that.
 
     Raises
@@ -391,12 +391,12 @@ def exchange(left: Path, other: Path) -> bool:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, TypeError, AttributeError):  # another system, or an old C library
         return False
-    if rename(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+    if rename(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) == 0:
         return True
     number = ctypes.get_errno()
     if number in _CANNOT_EXCHANGE:
         return False
-    raise OSError(number, os.strerror(number), str(other))
+    raise OSError(number, os.strerror(number), str(right))
 
 
 @contextlib.contextmanager

@@ -276,7 +276,7 @@ def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Pro
         action_peer=peer,
         message_send=action_of[message_send],
         message_recv=action_of[message_recv],
-        alike=Alike("duplicate-tag", _IN_FLIGHT, *(np.concatenate((sends[first], recvs[other])) for first, other in alike)),
+        alike=Alike("duplicate-tag", _IN_FLIGHT, *(np.concatenate((sends[first], recvs[second])) for first, second in alike)),
         adds_commute=True,
         buffers=buffers,
     )

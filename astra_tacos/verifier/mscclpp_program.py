@@ -66,11 +66,11 @@ class _Nodes:
         self.actions[node].append((int(kind), src, dst, count, peer))
         return node, len(self.actions[node]) - 1
 
-    def message(self, sender: int, src: int, receiver: int, dst: int, count: int, own_location: int | None = None) -> None:
-        """A transfer from a place of one node's rank to one of another's; with `own_location`, the sum of both is stored there."""
+    def message(self, sender: int, src: int, receiver: int, dst: int, count: int, sum_at: int | None = None) -> None:
+        """A transfer from a place of one node's rank to one of another's; with `sum_at`, the sum of both is stored there."""
         sent = self.act(sender, Action.SEND, src, NOWHERE, count, self.rank[receiver])
-        kind = Action.RECV if own_location is None else Action.RECV_REDUCE
-        got = self.act(receiver, kind, NOWHERE if own_location is None else own_location, dst, count, self.rank[sender])
+        kind = Action.RECV if sum_at is None else Action.RECV_REDUCE
+        got = self.act(receiver, kind, NOWHERE if sum_at is None else sum_at, dst, count, self.rank[sender])
         self.messages.append((sent, got))
 
 

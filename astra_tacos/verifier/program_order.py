@@ -109,8 +109,8 @@ def check_alike(program: Program, order: Order) -> list[Violation]:
     unsure = np.flatnonzero(~order.comes_before(alike.first, alike.second))
     pairs = zip(alike.first[unsure].tolist(), alike.second[unsure].tolist(), strict=True)
     return [
-        Violation(alike.code, f"{describe(first)} and {describe(other)} {alike.text}", npu=int(program.op_rank[first]))
-        for first, other in pairs
+        Violation(alike.code, f"{describe(first)} and {describe(second)} {alike.text}", npu=int(program.op_rank[first]))
+        for first, second in pairs
     ]
 
 

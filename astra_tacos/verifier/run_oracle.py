@@ -312,8 +312,8 @@ def _check_sequences(after: Run, nodes: CollectiveNodes) -> list[Violation]:
         if len(gaps) and is_native:
             unordered.add(rank)
         elif len(gaps):
-            one, other = chains[-1][gaps[0] : gaps[0] + 2].tolist()
-            text = f"nothing orders {trace.describe_node(one)} and {trace.describe_node(other)}"
+            node, other = chains[-1][gaps[0] : gaps[0] + 2].tolist()
+            text = f"nothing orders {trace.describe_node(node)} and {trace.describe_node(other)}"
             violations.append(Violation("no-order", text, npu=rank))
     identity = np.zeros((2, trace.num_nodes), np.int64)
     identity[:, nodes.row] = of_node, row_places(nodes.pattern, nodes.size_bytes, nodes.root)[1]
@@ -321,9 +321,9 @@ def _check_sequences(after: Run, nodes: CollectiveNodes) -> list[Violation]:
     in_group, runs = group_ids(after.columns)[row], after.implementation[row]
     earliest, sequence = row_places(in_group, runs, np.where(runs == NATIVE, after.columns.comm_type[row], 0))
     begins, rows = group_by(sequence, row, len(earliest))
-    for one in np.argsort(earliest).tolist():
-        group, number = int(in_group[earliest[one]]), int(runs[earliest[one]])
-        own_rows = rows[begins[one] : begins[one + 1]]
+    for use in np.argsort(earliest).tolist():
+        group, number = int(in_group[earliest[use]]), int(runs[earliest[use]])
+        own_rows = rows[begins[use] : begins[use + 1]]
         ranks, times = np.unique(rank_of[own_rows], return_counts=True)
         name = "native collectives" if number == NATIVE else after.prefixes[number]
         if times.min() < times.max():

@@ -133,7 +133,7 @@ class _Rank:
     ----------
     new
         The nodes after, each behind all that it waits for.
-    asked, made
+    old_collectives, new_collectives
         Collectives before and after.
     place_of
         The rank after by the number of the rank before.
@@ -149,8 +149,8 @@ class _Rank:
 
     old: dict[int, Any]
     new: list[Any]
-    asked: _Collectives
-    made: _Collectives
+    old_collectives: _Collectives
+    new_collectives: _Collectives
     place_of: list[int]
     gradients: set[int]
     pieces: dict[int, list[_Piece]] = field(default_factory=dict)
@@ -396,7 +396,7 @@ def _origins(rank: _Rank) -> Iterator[_Problem]:
                 begin, end = Fraction(part, max(parts, 1)), Fraction(part + 1, max(parts, 1))
             elif match := _BYTES.fullmatch(source):
                 old = int(match[1])
-                size = rank.asked[old].size_bytes if old in rank.asked else 1
+                size = rank.old_collectives[old].size_bytes if old in rank.old_collectives else 1
                 begin, end = Fraction(int(match[2]), max(size, 1)), Fraction(int(match[3]), max(size, 1))
             else:
                 yield "nodes-changed", f"node {node.id} comes from {source[:40]!r}"
@@ -423,7 +423,7 @@ def _work(rank: _Rank) -> Iterator[_Problem]:
     """All nodes but collectives are there once."""
     for old, pieces in rank.pieces.items():
         node = rank.old[old]
-        if node.type == NodeType.COMM_COLL and old in rank.asked:
+        if node.type == NodeType.COMM_COLL and old in rank.old_collectives:
             continue
         rank.counts["nodes_cut"] += len(pieces) > 1
         if not _covers_once(pieces):
@@ -456,15 +456,15 @@ def _bytes(rank: _Rank) -> Iterator[_Problem]:
     """Every byte of a collective is in one of the same pattern, or in a Reduce-Scatter and in an All-Gather."""
     carried: Counter[int] = Counter()
     for old, pieces in rank.pieces.items():
-        if old not in rank.asked:
+        if old not in rank.old_collectives:
             continue
-        old_collective = rank.asked[old]
+        old_collective = rank.old_collectives[old]
         by_pattern: dict[int, list[_Piece]] = defaultdict(list)
         for piece in pieces:
-            if piece.node.id not in rank.made:
+            if piece.node.id not in rank.new_collectives:
                 yield "wrong-collective", f"node {piece.node.id} is no collective"
                 return
-            new_collective = rank.made[piece.node.id]
+            new_collective = rank.new_collectives[piece.node.id]
             by_pattern[new_collective.pattern].append(piece)
             carried[piece.node.id] += int((piece.end - piece.begin) * old_collective.size_bytes)
             if (new_collective.ranks, new_collective.root) != (old_collective.ranks, old_collective.root):
@@ -483,7 +483,7 @@ def _bytes(rank: _Rank) -> Iterator[_Problem]:
     for node in rank.new:
         if node.id not in carried:
             continue
-        new_collective, held = rank.made[node.id], carried[node.id]
+        new_collective, held = rank.new_collectives[node.id], carried[node.id]
         size, count = new_collective.size_bytes, len(new_collective.ranks)
         fits = size == held
         if not fits and not str(attribute(node, ORIGIN_ATTRIBUTE)).isdecimal() and new_collective.pattern in _HALVES:
@@ -522,7 +522,7 @@ def _waits(rank: _Rank, node: Any, *, is_data: bool) -> Iterator[_Problem]:
         earlier = [piece for piece in rank.pieces[dep] if piece.is_last]
         by_share = is_data and len(earlier) > 1 and len(starts) > 1 and (other.type, node.type) in _BY_SHARE
         # Pieces of collectives end at whole shards, so each may end a byte of every rank later than the work beside it.
-        sizes = [rank.asked[waiter.id].size_bytes for waiter in (node, other) if waiter.id in rank.asked]
+        sizes = [rank.old_collectives[waiter.id].size_bytes for waiter in (node, other) if waiter.id in rank.old_collectives]
         spare = max((Fraction(len(earlier) * rank.num_ranks, max(size, 1)) for size in sizes), default=Fraction(0))
         lost = [
             (piece, before)
@@ -553,7 +553,7 @@ def _unordered(rank: _Rank) -> Iterator[_Problem]:
     """Collectives of one group are in one order."""
     last: dict[tuple[Any, ...], Any] = {}
     for node in rank.new:
-        new_collective = rank.made.get(node.id)
+        new_collective = rank.new_collectives.get(node.id)
         if new_collective is None or len(new_collective.ranks) < 2:
             continue
         key = new_collective.ranks, new_collective.run_as[1]
@@ -569,11 +569,11 @@ def _list(rank: _Rank, number: int, old: list[Any], instance_of: dict[int, Any])
     for source, pieces in rank.pieces.items():
         for piece in pieces:
             shares[piece.node.id] = source, piece.begin, piece.end
-            if source in rank.asked:
+            if source in rank.old_collectives:
                 contents[piece.node.id].append((instance_of.get(source), piece.begin, piece.end))
     collectives: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
     for node in rank.new:
-        new_collective = rank.made.get(node.id)
+        new_collective = rank.new_collectives.get(node.id)
         if new_collective is not None and len(new_collective.ranks) > 1:
             carried = frozenset(contents[node.id])
             key = new_collective.ranks, new_collective.run_as[1]

@@ -173,8 +173,8 @@ def _mi250(nodes: int, nic: float, latency: float) -> FabricDraft:
     for _ in range(nodes):
         dies = draft.add_many(16, "npu")
         for speed, pairs in _MI250_LINKS.items():
-            for first, other in pairs:
-                draft.connect(dies[first], dies[other], speed, latency)
+            for first, second in pairs:
+                draft.connect(dies[first], dies[second], speed, latency)
         if above is not None:
             for die in dies:
                 draft.connect(die, above, nic, latency)

@@ -106,12 +106,12 @@ def shapes_of(run: Run) -> CollectiveShapes:
     counts, together = np.ones((len(rows), len(lattice.size)), np.int64), np.zeros(len(rows), np.bool_)
     for number in np.unique(group).tolist():
         if number == ALL_RANKS:
-            own, is_one = lattice.size, len(lattice.representatives) == 1
+            num_values, is_one = lattice.size, len(lattice.representatives) == 1
         else:
             members = np.array(run.groups.members[number], np.int64)
-            own = tuple(len(values) for values in lattice.values(members, f"group {number}"))
+            num_values = tuple(len(values) for values in lattice.values(members, f"group {number}"))
             is_one = len(np.unique(lattice.canonical(members)[0])) == 1
-        counts[group == number], together[group == number] = own, is_one
+        counts[group == number], together[group == number] = num_values, is_one
     involved = columns.involved_dims[rows]
     for index in range(counts.shape[1]):  # a collective of all ranks over some dimensions is one of each part of the network
         counts[(group == ALL_RANKS) & (involved >= 0) & (involved >> index & 1 == 0), index] = 1
@@ -134,8 +134,8 @@ def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> Floats:
 def _kept(run: Run, shapes: CollectiveShapes) -> Floats:
     """float64[num_rows], what truncation leaves of the time of each collective node (`allowance`)."""
     pattern, size = run.columns.comm_type[shapes.rows], run.workload.size_bytes[shapes.rows].astype(np.float64)
-    own = np.where(pattern == CommType.ALL_GATHER, size, size / shapes.members)
-    return allowance(own / PIECES, _fastest(run))
+    size_kept = np.where(pattern == CommType.ALL_GATHER, size, size / shapes.members)
+    return allowance(size_kept / PIECES, _fastest(run))
 
 
 def _fastest(run: Run) -> float:

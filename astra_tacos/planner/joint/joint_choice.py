@@ -94,7 +94,9 @@ def choose_joint(
         run = _fastest(best, solutions, _without_cycles(workload, chosen), planned)
         if run is None:
             break
-        chosen = [joint for joint, time_ns in zip(run.made.joints, _spent(run), strict=True) if time_ns < joint.of.apart_ns]
+        chosen = [
+            joint for joint, time_ns in zip(run.joint_workload.joints, _spent(run), strict=True) if time_ns < joint.of.apart_ns
+        ]
         if acceptance.take(run):
             best = run
     return best
@@ -125,18 +127,18 @@ def _fastest(best: CandidateRun, solutions: Solutions, joint_workload: JointWork
 
 def _spent(run: CandidateRun) -> list[int]:
     """How long each joint collective takes in a run, from when its last rank begins, all times together."""
-    instances = run.made.workload.instances
+    instances = run.joint_workload.workload.instances
     begin, end = np.zeros(instances.num_instances, np.int64), np.zeros(instances.num_instances, np.int64)
     np.maximum.at(begin, instances.instance, run.after.node_issue_ns[instances.nodes.row])
     np.maximum.at(end, instances.instance, run.after.node_finish_ns[instances.nodes.row])
-    of_joint, took = run.made.of_instance, end - begin
-    return [int(took[of_joint == number].sum()) for number in range(len(run.made.joints))]
+    of_joint, took = run.joint_workload.of_instance, end - begin
+    return [int(took[of_joint == number].sum()) for number in range(len(run.joint_workload.joints))]
 
 
 def joint_figures(run: CandidateRun) -> tuple[JointFigures, ...]:
     """Figures of the joint collectives of a run, those that take longest first."""
     figures = []
-    for joint, spent_ns in zip(run.made.joints, _spent(run), strict=True):
+    for joint, spent_ns in zip(run.joint_workload.joints, _spent(run), strict=True):
         parts = [f"{name} {format_size(size)}" for name, size, _, _ in joint.of.parts]
         kinds = tuple(f"{parts.count(kind)} x {kind}" for kind in dict.fromkeys(parts))
         count = len(joint.of.instances)

@@ -299,11 +299,11 @@ def crossovers(algorithms: list[Algorithm], lanes: Lanes) -> list[float]:
         By ascending steps and descending rounds per byte.
     """
     sizes = [0.0]
-    for algorithm, two in pairwise(algorithms):
+    for algorithm, following in pairwise(algorithms):
         num = lanes.num_npus
-        saved = algorithm.rounds / algorithm.chunks_of_size(num) - two.rounds / two.chunks_of_size(num)
+        saved = algorithm.rounds / algorithm.chunks_of_size(num) - following.rounds / following.chunks_of_size(num)
         rate = _rate(lanes)
-        sizes.append((two.steps - algorithm.steps) * lanes.latency_ns * rate / saved if saved > 0 else float("inf"))
+        sizes.append((following.steps - algorithm.steps) * lanes.latency_ns * rate / saved if saved > 0 else float("inf"))
     return sizes
 
 

@@ -94,7 +94,7 @@ def _cut_messages(graph: TaskGraph, setting: Setting, users: Users, count: int, 
         readers = [user for user in users.get(receive, ()) if user.computes]
         beside = [*readers, *([producer] if producer.computes else [])]
         work = [neighbour for neighbour in beside if neighbour not in parts]
-        if not beside or not all(_is_divisible(one, count, setting) for one in work) or tag + count > TAGS:
+        if not beside or not all(_is_divisible(task, count, setting) for task in work) or tag + count > TAGS:
             continue
         check_growth(graph, (len(parts) + len(work) + 2) * count, "pipeline")
         parts |= {neighbour: neighbour.cut(count) for neighbour in work}
