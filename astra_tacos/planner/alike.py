@@ -112,8 +112,8 @@ def _renumbered(schedule: Schedule, other: DistinctCollective, case: DistinctCol
     if topology is None or schedule.collective.name != case.collective:
         return None
     root = (case.root or 0) if case.collective in ROOTED else None
-    solved = schedule.collective
-    collective = make_collective(case.collective, case.num_members, case.size_bytes, solved.chunks_per_npu, root)
+    old_collective = schedule.collective
+    collective = make_collective(case.collective, case.num_members, case.size_bytes, old_collective.chunks_per_npu, root)
     return renumbered(schedule, topology, collective, npu)
 
 

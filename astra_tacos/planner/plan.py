@@ -187,14 +187,14 @@ def _plan(request: PlanRequest, on_native: OnProgress, on_progress: OnProgress) 
     as_is = planned(run, move.why_not)
     moved = None if move.run is None else planned(move.run, move.notes(as_is))
     plans = keep_one(as_is, moved, prefers_moved=move.is_preferred)
-    written = move.told(plans)
+    answer = move.told(plans)
 
     def write(output: Path) -> None:
         check_output(output, request.inputs)
         before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
         with replaced_directory(output) as folder:
-            plans.kept.write(folder, Path(run.workload.prefix).name, before, written.result, written.entries, npu_of_rank)
-            for name, content in written.files.items():
+            plans.kept.write(folder, Path(run.workload.prefix).name, before, answer.result, answer.entries, npu_of_rank)
+            for name, content in answer.files.items():
                 write_json(folder / name, content)
 
-    return Plan(written.result, written.scheduled, write)
+    return Plan(answer.result, answer.scheduled, write)

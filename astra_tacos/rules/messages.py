@@ -137,12 +137,12 @@ def tag_collision(facts: Facts) -> Findings:
     met = np.flatnonzero((key[1:] == key[:-1]) & (owners[1:] != owners[:-1]))
     first, place = row_places(owners[met], owners[met + 1])
     for at, shared in zip(met[first].tolist(), np.bincount(place).tolist(), strict=True):
-        trace_number, other = owners[at], owners[at + 1]
+        first_owner, second_owner = owners[at], owners[at + 1]
         src, dst, tag, size = (column[at] for column in columns)
-        rows = _unordered_users(facts, trace_number, other, (src, dst), (tag, size))
+        rows = _unordered_users(facts, first_owner, second_owner, (src, dst), (tag, size))
         if rows is None:
             continue
-        shared_messages = f"{names[trace_number]} and {names[other]} share {shared:,} message{'s' * (shared > 1)}"
+        shared_messages = f"{names[first_owner]} and {names[second_owner]} share {shared:,} message{'s' * (shared > 1)}"
         example = f"as tag {tag}, {size:,} bytes from rank {src} to {dst}"
         nodes = f"nothing orders nodes {view.node(rows[0])} and {view.node(rows[1])}"
         yield view.at(rows[0], f"{shared_messages}, such {example}, and {nodes}", "give each a range of tags")
@@ -177,13 +177,13 @@ def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
 
 
 def _unordered_users(
-    facts: Facts, trace_number: int, other: int, ends: tuple[int, int], key: tuple[int, int]
+    facts: Facts, first_owner: int, second_owner: int, ends: tuple[int, int], key: tuple[int, int]
 ) -> tuple[int, int] | None:
     """Two unordered rows of the source, or of the destination, that use a key; None if all are ordered."""
     view, collectives = facts.workload, facts.collectives
     for rank, kind in zip(ends, (NodeType.COMM_SEND, NodeType.COMM_RECV), strict=True):
         users = []
-        for owner in (trace_number, other):
+        for owner in (first_owner, second_owner):
             if owner == _OWN:
                 rows = np.flatnonzero(sound_messages(view, facts.num_npus) & view.rows(kind) & (view.rank == rank))
                 src, dst, tag, size = message_keys(view.trace, rows)

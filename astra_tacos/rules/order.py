@@ -174,10 +174,12 @@ def different_numbers(facts: Facts) -> Findings:
     same = collectives.instance[chosen][1:] == collectives.instance[chosen][:-1]
     differs = np.flatnonzero(same & (started[chosen][1:] != started[chosen][:-1]))
     if len(differs):
-        entry_of_one, other = chosen[differs[0]], chosen[differs[0] + 1]
-        counts = [f"rank {collectives.rank[entry]} has started {started[entry]:,}" for entry in (entry_of_one, other)]
-        counts_text = f"{_node_text(view, collectives, collectives.row[other])}: {' collectives before it, '.join(counts)}"
-        yield view.at(collectives.row[other], f"{counts_text}, so they never meet", "name a group of all ranks as its pg_name")
+        first_entry, second_entry = chosen[differs[0]], chosen[differs[0] + 1]
+        counts = [f"rank {collectives.rank[entry]} has started {started[entry]:,}" for entry in (first_entry, second_entry)]
+        counts_text = f"{_node_text(view, collectives, collectives.row[second_entry])}: {' collectives before it, '.join(counts)}"
+        yield view.at(
+            collectives.row[second_entry], f"{counts_text}, so they never meet", "name a group of all ranks as its pg_name"
+        )
 
 
 def _streams(facts: Facts, collectives: Collectives) -> Ints:

@@ -223,33 +223,33 @@ def renumbered(schedule: Schedule, topology: Topology, collective: Collective, n
     npu
         int64[num_npus], which NPU of the other topology each one is.
     """
-    solved = schedule.collective
+    old_collective = schedule.collective
     channel = topology.channel_of(npu[schedule.src], npu[schedule.dst])
     if (
         schedule.sums is not None
         or schedule.trip is not None
-        or solved.num_chunks != collective.num_chunks
+        or old_collective.num_chunks != collective.num_chunks
         or (channel < 0).any()
     ):
         return None
-    chunk = _chunks(solved, collective, npu)
+    chunk = _chunks(old_collective, collective, npu)
     if chunk is None:
         return None
     chunks = chunk[schedule.chunk].astype(np.int32)
     channels = channel.astype(np.int32)
-    if np.array_equal(collective.chunk_size_bytes[chunk], solved.chunk_size_bytes):
+    if np.array_equal(collective.chunk_size_bytes[chunk], old_collective.chunk_size_bytes):
         timing = schedule.timing.of(topology, collective)
         return replace(schedule, topology=topology, collective=collective, timing=timing, chunk=chunks, channel=channels)
     # Chunks of a byte more are others now.
     return settled_on(topology, collective, schedule, replace(schedule.sends, chunk=chunks, channel=channels))
 
 
-def _chunks(collective_before: Collective, other: Collective, npu: Ints) -> Ints | None:
+def _chunks(old_collective: Collective, new_collective: Collective, npu: Ints) -> Ints | None:
     """int64[num_chunks], the k-th chunk of each owner and target is the k-th of those that take their places."""
-    if collective_before.reduces and collective_before.gathers:
-        return np.arange(collective_before.num_chunks)  # owners are hints
+    if old_collective.reduces and old_collective.gathers:
+        return np.arange(old_collective.num_chunks)  # owners are hints
     keys = []
-    for collective, place in ((collective_before, npu), (other, np.arange(len(npu)))):
+    for collective, place in ((old_collective, npu), (new_collective, np.arange(len(npu)))):
         target = np.zeros(collective.num_chunks, np.int64)
         if collective.chunk_target is not None:
             target = place[collective.chunk_target]
@@ -257,7 +257,7 @@ def _chunks(collective_before: Collective, other: Collective, npu: Ints) -> Ints
     first, second = (np.lexsort(key) for key in keys)
     if not all(np.array_equal(left[first], two[second]) for left, two in zip(*keys, strict=True)):
         return None
-    chunk = np.empty(collective_before.num_chunks, np.int64)
+    chunk = np.empty(old_collective.num_chunks, np.int64)
     chunk[first] = second
     return chunk
 
@@ -270,9 +270,9 @@ def moved_to(schedule: Schedule, topology: Topology, link: Ints) -> Schedule:
     link
         int64[links of the schedule's topology], which link each of them is there.
     """
-    solved_on = schedule.topology
-    ups = link[solved_on.channel_link]
-    downs = np.where(solved_on.channel_down_link == NO_LINK, NO_LINK, link[solved_on.channel_down_link])
+    old_topology = schedule.topology
+    ups = link[old_topology.channel_link]
+    downs = np.where(old_topology.channel_down_link == NO_LINK, NO_LINK, link[old_topology.channel_down_link])
     keys = topology.channel_link.astype(np.int64) * (topology.num_links + 1) + topology.channel_down_link
     order = np.argsort(keys)
     channel = order[np.searchsorted(keys[order], ups * (topology.num_links + 1) + downs)].astype(np.int32)

@@ -117,9 +117,9 @@ def verify_schedule_file(path: Path, collective: str | None) -> Verdict:
 def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
     from astra_tacos.verifier.schedule_oracle import verify
 
-    solved = schedule.collective
-    summary = f"{solved.name} on {solved.num_members} NPUs, {schedule.num_sends:,} sends"
-    return _of_schedule(Verdict(str(path), summary, verify(schedule)), schedule, solved.name, collective)
+    own_collective = schedule.collective
+    summary = f"{own_collective.name} on {own_collective.num_members} NPUs, {schedule.num_sends:,} sends"
+    return _of_schedule(Verdict(str(path), summary, verify(schedule)), schedule, own_collective.name, collective)
 
 
 def _of_schedule(verdict: Verdict, schedule: Schedule | SymmetricSchedule, name: str, expected: str | None) -> Verdict:

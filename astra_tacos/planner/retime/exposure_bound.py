@@ -115,9 +115,9 @@ def least_exposed_ns(graph: TaskGraph, least_of: Least, counted: Collection[Task
         bit = {task: 1 << at for at, task in enumerate(talking + computing)}
         before = _before(bit, order, piecewise, free)
         pairs = [
-            (collective, other)
+            (collective, compute)
             for collective, task in enumerate(talking)
-            for other, work in enumerate(computing)
+            for compute, work in enumerate(computing)
             if not (before[task] & bit[work] or before[work] & bit[task])
         ]
         least = np.array([least_of(task) for task in talking])
@@ -182,9 +182,9 @@ def _most_hidden(
     source, sink = count + work, count + work + 1
     supply, demand = (np.ceil(values / unit).astype(np.int64) for values in (least, durations))
     demand = np.minimum(demand, int(supply.sum()))
-    collective, other = np.array(pairs, np.int64).T
+    collective, compute = np.array(pairs, np.int64).T
     rows = np.concatenate((np.full(count, source), collective, count + np.arange(work)))
-    columns = np.concatenate((np.arange(count), count + other, np.full(work, sink)))
+    columns = np.concatenate((np.arange(count), count + compute, np.full(work, sink)))
     capacity = np.concatenate((supply, supply[collective], demand)).astype(np.int32)
     network = csr_array((capacity, (rows, columns)), shape=(sink + 1, sink + 1))
     return float(maximum_flow(network, source, sink).flow_value) * unit

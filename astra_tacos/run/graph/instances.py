@@ -236,15 +236,15 @@ def _check_agreement(trace: Trace, nodes: CollectiveNodes, kind: Ints) -> None:
             _disagreement(trace, nodes, kind, group, ranks[0], ranks[int(odd[0])])
 
 
-def _disagreement(trace: Trace, nodes: CollectiveNodes, kind: Ints, group: int, rank_of_one: int, other: int) -> None:
+def _disagreement(trace: Trace, nodes: CollectiveNodes, kind: Ints, group: int, first_rank: int, second_rank: int) -> None:
     """Raise the error for two ranks that differ: the first position at which they do."""
-    lists = [np.flatnonzero((nodes.group == group) & (nodes.rank == rank)) for rank in (rank_of_one, other)]
+    lists = [np.flatnonzero((nodes.group == group) & (nodes.rank == rank)) for rank in (first_rank, second_rank)]
     shorter = min(len(entries) for entries in lists)
     differ = np.flatnonzero(kind[lists[0][:shorter]] != kind[lists[1][:shorter]])
     position = int(differ[0]) if len(differ) else shorter
     texts = [
         describe(nodes, trace, int(entries[position])) if position < len(entries) else f"no node on rank {rank}"
-        for rank, entries in zip((rank_of_one, other), lists, strict=True)
+        for rank, entries in zip((first_rank, second_rank), lists, strict=True)
     ]
     name = "all ranks" if group == 0 else f"group {group}"
     raise ConfigError(

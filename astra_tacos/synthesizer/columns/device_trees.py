@@ -187,14 +187,14 @@ class DeviceTrees:
         stays = set(kept)
         parent_of = dict(above)
         for holder in above:
-            held = children.get(holder, [])
-            if not self._passes[holder] or len(held) != 1 or holder in stays:
+            children_here = children.get(holder, [])
+            if not self._passes[holder] or len(children_here) != 1 or holder in stays:
                 continue
-            joined = (links[held[0]] + links[holder]) if adds else (links[holder] + links[held[0]])
+            joined = (links[children_here[0]] + links[holder]) if adds else (links[holder] + links[children_here[0]])
             stops = [int(self._topology.link_src[joined[0]]), *self._topology.link_dst[list(joined)].tolist()]
             if len(set(stops)) < len(stops):  # it would visit one twice
                 continue
-            parent, child = parent_of.pop(holder), held[0]
+            parent, child = parent_of.pop(holder), children_here[0]
             links[child], parent_of[child] = joined, parent
             children[parent][children[parent].index(holder)] = child
         order = [root]

@@ -299,11 +299,11 @@ def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder
             period[index] = size[index]
 
 
-def _maps(image_of: Ints, other: Ints) -> bool:
+def _maps(source: Ints, other: Ints) -> bool:
     """Whether equal entries of one array have equal entries in the other."""
-    image = np.empty(len(image_of), np.int64)
-    image[image_of] = other
-    return bool((image[image_of] == other).all())
+    image = np.empty(len(source), np.int64)
+    image[source] = other
+    return bool((image[source] == other).all())
 
 
 def _system(device: Device, num_dimensions: int) -> dict[str, Any]:

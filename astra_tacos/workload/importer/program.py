@@ -50,18 +50,18 @@ def import_program(
     if topology.num_endpoints != proven.num_ranks:
         size = f"has {proven.num_ranks} ranks, {topology.name} has {topology.num_endpoints} NPUs"
         raise ConfigError(f"{path}: {size}, expected as many")
-    solved = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root, topology.endpoints)
+    collective = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root, topology.endpoints)
     clock = choose_backend(backend)
     check_clock(topology, network, clock)
     _, models, reason = timed_for(options, topology, clock)
     with progress("importing"):
-        converted = candidate.schedule(topology, solved, models, options.reduce_bandwidth_gbps)
+        converted = candidate.schedule(topology, collective, models, options.reduce_bandwidth_gbps)
         schedule = converted.schedule
         check_schedule(schedule)
         timed = time_on(schedule, network, clock)
-        native = best_native_time(network, solved, clock, options.reduce_bandwidth_gbps)
+        native = best_native_time(network, collective, clock, options.reduce_bandwidth_gbps)
     more = {
-        **figures_on(clock, bounds_on(topology, solved, clock), topology, solved, timed.time_ns),
+        **figures_on(clock, bounds_on(topology, collective, clock), topology, collective, timed.time_ns),
         **native.to_json(),
         "prints": [printed.to_json() for printed in beside_native(timed.prints, dict(native.prints))],
         "link_model_reason": reason,
