@@ -78,7 +78,7 @@ def _of_sends(schedule: Schedule) -> _Judged:
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.
     is_by_chunk = collective.part_bytes is None and schedule.message_first is None and schedule.sums is None
-    about = {
+    figures = {
         "network": topology.name,
         "topology": topology.describe_shape(),
         "num_npus": topology.num_endpoints,
@@ -98,7 +98,7 @@ def _of_sends(schedule: Schedule) -> _Judged:
         "num_messages": schedule.num_messages,
     }
     return _Judged(
-        about,
+        figures,
         exact_time_ns(schedule),
         partial(all_bounds, schedule.problem),
         chunked_lower_bound(schedule.problem) if is_by_chunk else None,
@@ -112,7 +112,7 @@ def _of_sends(schedule: Schedule) -> _Judged:
 def _of_symmetric(schedule: SymmetricSchedule) -> _Judged:
     """In time proportional to the rows of the schedule; all chunks count as the largest."""
     task = schedule.task
-    about = {
+    figures = {
         "network": task.name,
         "topology": describe_dimensions(task.dimensions),
         "num_npus": task.num_npus,
@@ -132,7 +132,7 @@ def _of_symmetric(schedule: SymmetricSchedule) -> _Judged:
         "rows": schedule.num_rows,
     }
     return _Judged(
-        about,
+        figures,
         exact_symmetric_ns(schedule),
         partial(symmetric_bounds, task),
         chunked_symmetric_bound(task),

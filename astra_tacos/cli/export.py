@@ -83,8 +83,8 @@ def export(
     with progress("exporting"):
         written = exporter.export(loaded, output, **chosen)
     if as_json:
-        about = {"schedule": str(schedule), "format": name, "output": str(written.path)}
-        print_json(about | written.figures | {"notes": list(written.notes)})
+        document = {"schedule": str(schedule), "format": name, "output": str(written.path)}
+        print_json(document | written.figures | {"notes": list(written.notes)})
         return
     title = f"{schedule} as {exporter.summary.partition(':')[0]}"
     files = file_rows(written.path, written.command, written.exactness)

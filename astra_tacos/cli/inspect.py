@@ -132,8 +132,10 @@ def _surroundings(directory: Path) -> dict[str, Any]:
 
     network = directory / NETWORK
     kept = ("topology", "num_npus")
-    about = {name: value for name, value in summarise_network(network).items() if name in kept} if network.is_file() else {}
-    return {"network": about or "none (--network of other commands)", "planned": (directory / "plan.json").is_file()}
+    network_figures = (
+        {name: value for name, value in summarise_network(network).items() if name in kept} if network.is_file() else {}
+    )
+    return {"network": network_figures or "none (--network of other commands)", "planned": (directory / "plan.json").is_file()}
 
 
 def _pytorch(path: Path) -> dict[str, Any]:

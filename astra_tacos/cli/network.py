@@ -143,7 +143,7 @@ for _name, _kind in KINDS.items():
 def _write(
     network: NetworkConfig,
     output: Path,
-    about: dict[str, Any],
+    origin: dict[str, Any],
     as_json: bool,
     rows: Iterable[Row] = (),
     tables: dict[str, str] | None = None,
@@ -153,7 +153,7 @@ def _write(
 
     shape = write_network_directory(network, output, tables or {})
     if as_json:
-        print_json(about | shape)
+        print_json(origin | shape)
         return
-    title = " ".join(about.get(key, "") for key in ("kind", "read")).strip() or "network"
+    title = " ".join(origin.get(key, "") for key in ("kind", "read")).strip() or "network"
     print_result(Answer(title, [*(Row(key, value) for key, value in shape.items()), *rows]))

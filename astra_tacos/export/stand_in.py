@@ -109,11 +109,11 @@ def _sizes_for_times(schedule: Schedule, links: Dimension) -> tuple[Ints, int]:
     hold, delay = sizes.timing.link_hold_ns[link, sizes.size_class], sizes.timing.link_delay_ns[link, sizes.size_class]
     best, error = np.zeros(len(link), np.int64), np.full(len(link), np.iinfo(np.int64).max)
     for candidate in (np.rint(exact_bytes), np.floor(exact_bytes), np.ceil(exact_bytes)):
-        whole = np.maximum(candidate, 1.0)
-        takes = whole / rate
+        num_bytes = np.maximum(candidate, 1.0)
+        takes = num_bytes / rate
         off = np.maximum(np.abs(takes.astype(np.int64) - hold), np.abs((links.latency_ns + takes).astype(np.int64) - delay))
         better = off < error
-        best[better], error[better] = whole[better].astype(np.int64), off[better]
+        best[better], error[better] = num_bytes[better].astype(np.int64), off[better]
     return best, int(error.max(initial=0))
 
 
@@ -226,8 +226,8 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
 def write_stand_in(schedule: Schedule, directory: Path) -> StandInDirectory:
     """Write the stand-in run of a schedule into an empty directory."""
     stand_in = stand_in_of(schedule)
-    about = {"stand_in": {"exact": stand_in.network.is_exact, "hop_error_ns": stand_in.error_ns}}
-    prefix = write_inputs(directory, stand_in.schedule.collective, certify(schedule) | about)
+    stand_in_keys = {"stand_in": {"exact": stand_in.network.is_exact, "hop_error_ns": stand_in.error_ns}}
+    prefix = write_inputs(directory, stand_in.schedule.collective, certify(schedule) | stand_in_keys)
     stand_in.nodes().write(prefix)
     (directory / "network.yml").write_text(stand_in.network.to_yaml(), encoding="utf-8")
     write_json(directory / RANK_MAP, rank_map(schedule.topology, stand_in.device))

@@ -168,13 +168,17 @@ class NetworkConfig:
             raise ConfigError(f"{source}: found the NPU {num_npus} after the switch {others[0]}, expected NPUs before switches")
         edges = list(graph.edges(data=True))
         if not graph.is_directed():
-            edges += [(dst, src, about) for src, dst, about in edges]
-        for src, dst, about in edges:
-            if lacks := [name for name in ("bandwidth_gibps", "latency_ns") if name not in about]:
+            edges += [(dst, src, attributes) for src, dst, attributes in edges]
+        for src, dst, attributes in edges:
+            if lacks := [name for name in ("bandwidth_gibps", "latency_ns") if name not in attributes]:
                 raise ConfigError(f"{source}: the edge {src} -> {dst} has no {lacks[0]}, expected one")
         kinds = [graph.nodes[node] for node in others]
-        forwarding = tuple(ForwardingDevice(about.get("kind", SWITCH_KIND), about.get("name", "")) for about in kinds)
-        links = tuple(LinkSpec(src, dst, about["bandwidth_gibps"], about["latency_ns"]) for src, dst, about in edges)
+        forwarding = tuple(
+            ForwardingDevice(attributes.get("kind", SWITCH_KIND), attributes.get("name", "")) for attributes in kinds
+        )
+        links = tuple(
+            LinkSpec(src, dst, attributes["bandwidth_gibps"], attributes["latency_ns"]) for src, dst, attributes in edges
+        )
         if not links:
             raise ConfigError(f"{source}: found no edges, expected links between NPUs")
         network = cls(source, links=links, forwarding=forwarding)

@@ -154,9 +154,9 @@ def read_rows(path: Path) -> list[CompareRow]:
     rows = [row for row in rows if row.synthesizer != _IMPOSSIBLE_NATIVE]
     if not rows:
         raise ConfigError(f"{path}: has no rows, expected one per size and synthesizer")
-    about = list(dict.fromkeys((row.network, row.collective, row.root) for row in rows))
-    if len(about) > 1:
-        comparisons = " and ".join(f"{collective} on {network}" for network, collective, _ in about[:2])
+    titles = list(dict.fromkeys((row.network, row.collective, row.root) for row in rows))
+    if len(titles) > 1:
+        comparisons = " and ".join(f"{collective} on {network}" for network, collective, _ in titles[:2])
         raise ConfigError(f"{path}: has rows of {comparisons}, expected one collective on one network")
     return rows
 

@@ -252,9 +252,9 @@ def _coverage(
     bent = np.zeros(lines * width)
     for at, sign in ((start, 1.0), (end, -1.0)):
         at = np.clip(at, 0, bins)
-        whole = np.minimum(at.astype(np.int64), bins - 1)
-        part = at - whole
-        key = line * width + whole + 1
+        column = np.minimum(at.astype(np.int64), bins - 1)
+        part = at - column
+        key = line * width + column + 1
         bent += np.bincount(key, sign * (1 - part), minlength=len(bent))
         bent += np.bincount(key + 1, sign * part, minlength=len(bent))
     slope = np.cumsum(bent.reshape(lines, width), axis=1)

@@ -344,16 +344,16 @@ def _by_links(topology: Topology) -> Points:
     """
     import networkx
 
-    whole = networkx.Graph()
-    whole.add_nodes_from(range(topology.num_devices))
-    whole.add_edges_from(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(topology.num_devices))
+    graph.add_edges_from(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
     if topology.num_devices <= _MOST_BY_FORCES:
-        return _by_networkx(whole)
-    partitions = networkx.community.louvain_partitions(whole, seed=_SEED)  # from many communities to few
-    circles = next((parts for parts in partitions if len(parts) <= _MOST_BY_FORCES), [set(whole)])
+        return _by_networkx(graph)
+    partitions = networkx.community.louvain_partitions(graph, seed=_SEED)  # from many communities to few
+    circles = next((parts for parts in partitions if len(parts) <= _MOST_BY_FORCES), [set(graph)])
     community = {device: number for number, members in enumerate(circles) for device in members}
     joined = networkx.empty_graph(len(circles))
-    joined.add_edges_from((community[src], community[dst]) for src, dst in whole.edges if community[src] != community[dst])
+    joined.add_edges_from((community[src], community[dst]) for src, dst in graph.edges if community[src] != community[dst])
     middle = _by_networkx(joined)
     reach = _REACH * min((float(np.hypot(*(a - b))) for a, b in combinations(middle, 2)), default=1.0)
     positions = np.zeros((topology.num_devices, 2))

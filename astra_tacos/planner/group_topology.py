@@ -258,7 +258,7 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
             "expected groups that links connect"
         )
     src, dst, bandwidth, latency = np.array(routes).reshape(-1, 4).T
-    whole = replace(
+    with_routes = replace(
         topology,
         link_src=np.concatenate((topology.link_src, src)).astype(np.int32),
         link_dst=np.concatenate((topology.link_dst, dst)).astype(np.int32),
@@ -266,7 +266,7 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
         link_latency_ns=np.concatenate((topology.link_latency_ns, latency)),
         link_dimension=np.full(topology.num_links + len(src), NO_DIMENSION, np.int16),
     )
-    return GroupTopology(whole, len(routes))
+    return GroupTopology(with_routes, len(routes))
 
 
 def regular_part(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> tuple[Dimension, ...] | None:
@@ -424,16 +424,16 @@ def _crossbars(network: Topology, pairs: _Pairs) -> Topology | None:
     direct = np.flatnonzero(pairs.hops == 1)
     if len(within) + len(direct) < len(pairs.src) or not len(within):
         return None  # routes over NPUs of others
-    whole = np.add.reduceat(network.link_latency_ns[pairs.link], pairs.first[:-1])
+    latency_ns = np.add.reduceat(network.link_latency_ns[pairs.link], pairs.first[:-1])
     number = np.unique(area[entered[within]], return_inverse=True)[1] + pairs.num_members
     ups = _ports(network, pairs.src[within], number, up[within], network.link_latency_ns[up[within]])
-    downs = _ports(network, pairs.dst[within], number, down[within], (whole - network.link_latency_ns[up])[within])
+    downs = _ports(network, pairs.dst[within], number, down[within], (latency_ns - network.link_latency_ns[up])[within])
     columns = [
         np.concatenate(parts)
         for parts in zip(
             ups,
             (downs[1], downs[0], downs[2], downs[3]),
-            (pairs.src[direct], pairs.dst[direct], network.link_bandwidth_gibps[up[direct]], whole[direct]),
+            (pairs.src[direct], pairs.dst[direct], network.link_bandwidth_gibps[up[direct]], latency_ns[direct]),
             strict=True,
         )
     ]

@@ -81,15 +81,15 @@ class Plan(Result):
     @property
     def clock(self) -> Backend:
         """The network model that all times are of."""
-        whole = self._whole
-        return whole.clock if isinstance(whole, PlanResult) else whole.backend
+        main_result = self._whole
+        return main_result.clock if isinstance(main_result, PlanResult) else main_result.backend
 
     @property
     def _whole(self) -> PlanResult | ScheduleResult:
         """What the run that was written is judged by."""
-        whole = self.result or self.scheduled
-        assert whole is not None
-        return whole
+        main_result = self.result or self.scheduled
+        assert main_result is not None
+        return main_result
 
     def title(self) -> str:
         """That of the result."""

@@ -141,8 +141,8 @@ def allowance(message_bytes: Ints | Floats, bytes_per_ns: float) -> Floats:
     message_bytes
         [n], sizes of the shortest messages.
     """
-    whole = np.floor(np.asarray(message_bytes, np.float64) / max(bytes_per_ns, 1e-300))
-    kept: Floats = np.minimum(whole / (whole + 1), 1 - MOST_TRUNCATED)
+    whole_ns = np.floor(np.asarray(message_bytes, np.float64) / max(bytes_per_ns, 1e-300))
+    kept: Floats = np.minimum(whole_ns / (whole_ns + 1), 1 - MOST_TRUNCATED)
     return kept
 
 
@@ -243,10 +243,10 @@ def _least(topology: Topology, ports: tuple[Floats, Floats], collective: Collect
     kept = _share_kept(topology, collective)
     entering, leaving = kept * bytes_of(collective).entering(alone), kept * bytes_of(collective).entering(~alone)
     needed = entering / np.maximum(into[members], 1e-300)
-    whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
+    least_ns = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
     if with_distances:
-        whole = max(whole, int(kept * largest_bound(topology, collective)))
-    return _Least(whole, int(needed.min()), entering, leaving)
+        least_ns = max(least_ns, int(kept * largest_bound(topology, collective)))
+    return _Least(least_ns, int(needed.min()), entering, leaving)
 
 
 def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:

@@ -45,9 +45,9 @@ class _Scheduled(Move):
 
     def told(self, plans: Plans) -> Told:
         result, as_is, moved = self.outcome.result, plans.as_is, plans.moved
-        about = {}
+        extra_keys = {}
         if moved is not None:
-            about = {"as_is_planned_ns": as_is.end_ns}
+            extra_keys = {"as_is_planned_ns": as_is.end_ns}
             result = replace(result, before_ns=as_is.result.before_ns, kept_as_is=plans.keeps_as_is)
             if result.kept_as_is:
                 note = (
@@ -55,7 +55,7 @@ class _Scheduled(Move):
                     "the run as it is was kept"
                 )
                 result = replace(result, notes=(*result.notes, note))
-        return Told(plans.result, result, {"schedule": result.to_json() | about})
+        return Told(plans.result, result, {"schedule": result.to_json() | extra_keys})
 
 
 def write_scheduled(request: PlanRequest, run: Run, outcome: Scheduled, output: Path) -> None:

@@ -120,13 +120,13 @@ class SynthesisCache:
         try:
             if not about_file.exists():
                 return None
-            about = read_own(about_file, _About, "plan")
-            if about.identity != json.loads(json.dumps(identity)) or about.sha256 is None:
+            entry = read_own(about_file, _About, "plan")
+            if entry.identity != json.loads(json.dumps(identity)) or entry.sha256 is None:
                 return None  # of another version
-            if about.sha256 != _digest(about.identity, about.figures, path):
+            if entry.sha256 != _digest(entry.identity, entry.figures, path):
                 raise ConfigError(f"{path}: is not the cached schedule, or {about_file.name} was changed")
             with one_line(path, "cached schedule"):
-                schedule, figures = load_schedule(path), about.figures
+                schedule, figures = load_schedule(path), entry.figures
                 wanted.check(schedule, figures)
                 check(schedule)
             return schedule, figures
@@ -161,8 +161,8 @@ class SynthesisCache:
         with contextlib.suppress(OSError, ConfigError):
             save_schedule(schedule, path)
             with replaced_file(path.with_suffix(".json")) as temporary:
-                about = {"identity": identity, "figures": figures, "sha256": _digest(identity, figures, path)}
-                temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+                entry = {"identity": identity, "figures": figures, "sha256": _digest(identity, figures, path)}
+                temporary.write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
 
     def _path(self, identity: dict[str, Any]) -> Path:
         assert self.directory is not None

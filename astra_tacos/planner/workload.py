@@ -116,15 +116,15 @@ class DistinctCollective:
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that determines the result of a synthesis, except its options."""
-        about: dict[str, Any] = {
+        identity: dict[str, Any] = {
             "collective": self.collective,
             "size_bytes": self.size_bytes,
             "root": self.root,
             "shape": self.shape,
         }
         if self.has_routed_links:
-            about["groups"] = self.groups  # routes of theirs may share links
-        return about
+            identity["groups"] = self.groups  # routes of theirs may share links
+        return identity
 
 
 def find_distinct_collectives(

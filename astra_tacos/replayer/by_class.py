@@ -64,22 +64,22 @@ class TranslatedLinks(WholeMessages):
         source, target = np.where(way == _DIRECT, ends // count, ends), np.where(way == _DIRECT, ends % count, ends)
         return np.where(way == _DOWN, switch, source).astype(np.int32), np.where(way == _UP, switch, target).astype(np.int32)
 
-    def of_all_links(self, outcome: RunOutcome, whole: CongestionAware) -> RunOutcome:
+    def of_all_links(self, outcome: RunOutcome, all_links: CongestionAware) -> RunOutcome:
         """The outcome with all links of the network, each with the figures of the link that stands for it."""
         return replace(
             outcome,
-            link_src=whole.link_src,
-            link_dst=whole.link_dst,
-            link_bytes=self.of_whole(whole, outcome.link_bytes),
-            link_busy_ns=self.of_whole(whole, outcome.link_busy_ns),
+            link_src=all_links.link_src,
+            link_dst=all_links.link_dst,
+            link_bytes=self.of_whole(all_links, outcome.link_bytes),
+            link_busy_ns=self.of_whole(all_links, outcome.link_busy_ns),
         )
 
-    def of_whole(self, whole: CongestionAware, figures: Ints) -> Ints:
+    def of_whole(self, all_links: CongestionAware, figures: Ints) -> Ints:
         """int64[num_links], the figures of all links of a network."""
-        lattice, src, dst = self._lattice, whole.link_src.astype(np.int64), whole.link_dst.astype(np.int64)
+        lattice, src, dst = self._lattice, all_links.link_src.astype(np.int64), all_links.link_dst.astype(np.int64)
         way = np.where(dst >= lattice.num_ranks, _UP, np.where(src >= lattice.num_ranks, _DOWN, _DIRECT))
         source, target = np.where(way == _DOWN, dst, src), np.where(way == _UP, src, dst)
-        key = _link_keys(lattice, whole.link_dimension.astype(np.int64), source, target, way)
+        key = _link_keys(lattice, all_links.link_dimension.astype(np.int64), source, target, way)
         place = np.minimum(np.searchsorted(self.keys, key), max(len(self.keys) - 1, 0))
         return np.where(self.keys[place] == key, figures[place], 0) if len(self.keys) else np.zeros(len(key), np.int64)
 
@@ -95,16 +95,16 @@ def _link_keys(lattice: Lattice, dimension: Ints, source: Ints, target: Ints, wa
     return (dimension * 3 + way) * count * count + ends
 
 
-def of_all_ranks(outcome: RunOutcome, some: Trace, whole: Trace, lattice: Lattice) -> RunOutcome:
+def of_all_ranks(outcome: RunOutcome, some: Trace, full_trace: Trace, lattice: Lattice) -> RunOutcome:
     """The outcome of a run, given that of the representatives; links stay as they are.
 
     Where what led to a node's end began on a rank of another class, the outcome names that class's representative.
     """
     representatives = lattice.representatives
     place = lattice.places(np.arange(lattice.num_ranks))
-    rows, rank = members_of(some.rank_first, place)[1], whole.rank
-    shift = whole.rank_first[:-1][rank] - some.rank_first[:-1][place[rank]]
-    at = np.repeat(whole.rank_first[representatives] - some.rank_first[:-1], np.diff(some.rank_first))
+    rows, rank = members_of(some.rank_first, place)[1], full_trace.rank
+    shift = full_trace.rank_first[:-1][rank] - some.rank_first[:-1][place[rank]]
+    at = np.repeat(full_trace.rank_first[representatives] - some.rank_first[:-1], np.diff(some.rank_first))
     origin = outcome.node_origin[rows]
     is_own = (origin >= 0) & (some.rank[origin] == place[rank])
     moved = origin + np.where(is_own, shift, at[origin])

@@ -137,7 +137,7 @@ def _replay(
     record_transmissions: bool,
     route_loads: bool,
     progress: Callable[[int, int], None] | None,
-    whole: Trace | None = None,
+    full_trace: Trace | None = None,
 ) -> RunOutcome:
     """The outcome of a run; with classes, that of representatives, or of all ranks of the traces that are given then."""
     workload, lattice = run.workload, run.classes
@@ -187,9 +187,9 @@ def _replay(
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
         loads=link_loads(compiled, casts, state, run.network, lattice) if route_loads and not chosen.models_congestion else None,
     )
-    if whole is not None and lattice is not None:
-        outcome = of_all_ranks(outcome, workload, whole, lattice)
-    if whole is not None and isinstance(model, TranslatedLinks):
+    if full_trace is not None and lattice is not None:
+        outcome = of_all_ranks(outcome, workload, full_trace, lattice)
+    if full_trace is not None and isinstance(model, TranslatedLinks):
         outcome = model.of_all_links(outcome, CongestionAware(run.network))
     for name in (field.name for field in fields(outcome)):
         if isinstance(array := getattr(outcome, name), np.ndarray):

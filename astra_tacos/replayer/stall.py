@@ -52,9 +52,9 @@ class Stall:
             if live in lives[:-1]:
                 break
         begin = lives.index(live)
-        whole = f"{_joined(self._shortened(lives, steps))}: a cycle"
+        cycle_text = f"{_joined(self._shortened(lives, steps))}: a cycle"
         chain = _joined(self._shortened(lives[begin:], [self.describe(live), *steps[begin + 1 :]]))
-        return whole if begin <= _SHORT_WAY else f"{steps[0]} waits behind a cycle: {chain}"
+        return cycle_text if begin <= _SHORT_WAY else f"{steps[0]} waits behind a cycle: {chain}"
 
     def _shortened(self, lives: list[int], steps: list[str]) -> list[str]:
         """The steps, with consecutive dependencies within one rank merged into one step."""

@@ -92,8 +92,8 @@ def instant_at_start(facts: Facts) -> Findings:
         short = rows[shortest_ns(facts, view.trace.size_bytes[rows]) < 1]
         yield view.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
     if facts.system.endpoint_delay_ns == 0:
-        whole = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
-        native = facts.collectives.row[(facts.collectives.run == NATIVE) & whole]
+        spans_network = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
+        native = facts.collectives.row[(facts.collectives.run == NATIVE) & spans_network]
         yield workload.each(native[first[native]], "{kind} at time 0 with an endpoint-delay of 0", "set endpoint-delay to 1")
     computes = np.flatnonzero(first & workload.rows(NodeType.COMP))
     short = computes[roofline_ns(facts, workload, computes) < 1]

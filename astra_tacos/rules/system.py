@@ -334,13 +334,13 @@ def unfit_algorithm(facts: Facts) -> Findings:
         for group in np.unique(group_of).tolist():
             size = facts.group_size(group)
             sizes = [dimension.size for dimension in facts.network.dimensions]
-            whole = size == facts.num_npus
-            if not whole:
+            spans_network = size == facts.num_npus
+            if not spans_network:
                 if len(names) != 1:
                     continue
                 sizes = [size]
             for name, count in zip(names, sizes, strict=False):
-                misfit = _misfit(name, pattern, size if spans_all(name) else count, whole)
+                misfit = _misfit(name, pattern, size if spans_all(name) else count, spans_network)
                 if misfit:
                     row = nodes[group_of == group][0]
                     place = "" if group == ALL_RANKS else f" of group {group}"
@@ -348,14 +348,14 @@ def unfit_algorithm(facts: Facts) -> Findings:
                     break
 
 
-def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
+def _misfit(name: str, pattern: int, count: int, spans_network: bool) -> str | None:
     power_of_two = count & (count - 1) == 0
     if name in ("halvingDoubling", "oneHalvingDoubling"):
         if pattern == CommType.ALL_TO_ALL:
             return f"{name} crashes for this pattern"
         return None if power_of_two else f"{name} on {count} ranks, which are no power of two, stalls or leaves some out"
     if name == "doubleBinaryTree":
-        if not whole:
+        if not spans_network:
             return "doubleBinaryTree crashes in a group smaller than the network"
         if not power_of_two:
             return f"doubleBinaryTree on {count} ranks, which are no power of two, crashes"

@@ -87,14 +87,14 @@ def expand(run: Run) -> Run:
                 group_names.append(str(names[key]))
             group[chosen[rank[chosen] == moving_rank]] = names[key] - 1
     workload = replace(trace.workload, own=own_rank, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
-    whole = replace(trace, peer=peer, workload=workload, owners=None)
+    expanded = replace(trace, peer=peer, workload=workload, owners=None)
     groups = CommunicatorGroups(run.groups.source, members)
     collectives = tuple(
         collective.expand() if isinstance(collective, CompactTrace) else collective for collective in run.collectives
     )
     return replace(
         run,
-        workload=whole,
+        workload=expanded,
         groups=groups,
         implementation=run.implementation[rows],
         collectives=collectives,

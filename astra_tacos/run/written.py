@@ -85,9 +85,9 @@ def check_writable(run: Run) -> None:
     """
     if run.slow or run.delay:
         raise ConfigError("a run with slow or delayed ranks is no run of files, expected the run without them")
-    whole = [] if run.classes is None else [prefix for prefix in run.prefixes if prefix not in _positions(run)]
-    if whole:
-        raise ConfigError(f"{whole[0]}: a collective of all positions in a run with classes, expected the ordinary run")
+    uncompacted = [] if run.classes is None else [prefix for prefix in run.prefixes if prefix not in _positions(run)]
+    if uncompacted:
+        raise ConfigError(f"{uncompacted[0]}: a collective of all positions in a run with classes, expected the ordinary run")
 
 
 def check_unchanged(run: Run) -> None:

@@ -231,9 +231,9 @@ def _forwarding(entry: object) -> ForwardingDevice:
 
 def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:
     """A dimension of a header, else ValueError."""
-    about = {"block": block, "size": size}
+    block_document = {"block": block, "size": size}
     speed, latency = number(bandwidth_gibps, MAX_BANDWIDTH_GIBPS), number(latency_ns, MAX_LATENCY_NS)
-    read = Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
+    read = Dimension(text(block_document, "block"), whole(block_document, "size", MAX_NPUS), speed, latency)
     known = BUILDING_BLOCKS.get(read.block)
     if known is None or read.size < 2 or known.expected_size(read.size) is not None:
         raise ValueError(f"a dimension is {describe(read.block)} of {read.size}")

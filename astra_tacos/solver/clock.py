@@ -171,9 +171,9 @@ def bounds_on(topology: Topology, collective: Collective, clock: Backend) -> tup
     """
     if not clock.models_congestion:
         return ()
-    whole = collective if collective.part_bytes is not None else cut_into(collective, 1)
+    uncut = collective if collective.part_bytes is not None else cut_into(collective, 1)
     return all_bounds(
-        Problem(topology, whole, timing_of_sizes(topology, whole.class_size_bytes, "pipelined", may_be_instant=True))
+        Problem(topology, uncut, timing_of_sizes(topology, uncut.class_size_bytes, "pipelined", may_be_instant=True))
     )
 
 

@@ -99,8 +99,8 @@ class Comparison:
         return Compared(rows, self.clock.name, named, tuple(remarks))
 
     def _blank(self, size: int, name: str) -> CompareRow:
-        about = self.topology.name, self.topology.describe_shape(), self.topology.num_endpoints
-        return CompareRow(*about, self.collective, self.root, size, name)
+        task_columns = self.topology.name, self.topology.describe_shape(), self.topology.num_endpoints
+        return CompareRow(*task_columns, self.collective, self.root, size, name)
 
     def size_as_run(self, size: int) -> int:
         """The bytes that a size is run as: other ones where it has fewer than NPUs and searches choose the number of chunks."""
@@ -176,15 +176,15 @@ class Comparison:
         if native.best is None or native.time_ns is None:
             return replace(self._blank(size, NATIVE), refusal=native.refusal)
         figures = self._timed(size, native.best.time_ns) | _printed(native.prints)
-        about: dict[str, Any] = {
+        extra_columns: dict[str, Any] = {
             "root": collective.root,
             "made_by": native.best.name,
             "reduce_bandwidth_gbps": rate,
             "seconds": seconds,
         }
-        about |= {"notes": f"{native.best.name}, of {native.tried} configurations"}
+        extra_columns |= {"notes": f"{native.best.name}, of {native.tried} configurations"}
         columns = {key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures}
-        return replace(self._blank(size, NATIVE), **columns, **about)
+        return replace(self._blank(size, NATIVE), **columns, **extra_columns)
 
 
 def _printed(prints: Iterable[tuple[Binary, int | None]]) -> dict[str, Any]:

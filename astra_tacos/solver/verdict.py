@@ -37,9 +37,9 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of `checked`; violations are listed apart."""
-        about = {"path": self.path, "what": self.what, "proven": self.proven, "unchecked": self.unchecked}
+        document = {"path": self.path, "what": self.what, "proven": self.proven, "unchecked": self.unchecked}
         rewritten = {} if self.rewriting is None else {"rewriting": self.rewriting.to_json()}
-        return about | {"violations": len(self.violations), **self.figures, **rewritten}
+        return document | {"violations": len(self.violations), **self.figures, **rewritten}
 
     def listed(self) -> list[dict[str, Any]]:
         """Each violation as an object."""

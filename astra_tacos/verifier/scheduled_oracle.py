@@ -440,11 +440,11 @@ def _work(rank: _Rank) -> Iterator[_Problem]:
             if sum(piece.node.duration_micros for piece in pieces) != node.duration_micros:
                 yield "nodes-changed", f"the durations of the parts of node {old} do not add up"
             for name in _WORK:
-                whole = _number(node, name)
-                if whole > 0 and any(_number(piece.node, name) < 1 for piece in pieces):
+                total = _number(node, name)
+                if total > 0 and any(_number(piece.node, name) < 1 for piece in pieces):
                     yield "nodes-changed", f"a part of node {old} has no {name}: ASTRA-sim skips it"
                 parts = [_number(piece.node, name) for piece in pieces]
-                if sum(parts) != whole and not (whole < 0 and set(parts) == {whole}):
+                if sum(parts) != total and not (total < 0 and set(parts) == {total}):
                     yield "nodes-changed", f"{name} of the parts of node {old} does not add up"
 
 
@@ -487,9 +487,9 @@ def _bytes(rank: _Rank) -> Iterator[_Problem]:
         size, count = new_collective.size_bytes, len(new_collective.ranks)
         fits = size == held
         if not fits and not str(attribute(node, ORIGIN_ATTRIBUTE)).isdecimal() and new_collective.pattern in _HALVES:
-            whole = size if new_collective.pattern == CommType.REDUCE_SCATTER else size * count
-            fits = held <= whole < max(held + count, count * rank.num_ranks + 1)
-            rank.counts["collectives_padded"] += fits and whole > held
+            total = size if new_collective.pattern == CommType.REDUCE_SCATTER else size * count
+            fits = held <= total < max(held + count, count * rank.num_ranks + 1)
+            rank.counts["collectives_padded"] += fits and total > held
         if not fits:
             yield "wrong-collective", f"collective {node.id} has {size:,} bytes, but carries {held:,}"
 

@@ -103,8 +103,8 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
             row, device, ends_at = int(order[at]), int(src[at]), int(dst[at])
             where = f"chunk {chunk[at]}, {topology.describe_device(device)} to {topology.describe_device(ends_at)}"
             violations.append(Violation(code, f"send {row} ({where}, at {schedule.start_ns[row]} ns) {text}", row, device))
-    whole = np.flatnonzero(sound)
-    return order[np.flatnonzero(begins)[whole]], order[np.flatnonzero(ends)[whole]], violations
+    sound_trips = np.flatnonzero(sound)
+    return order[np.flatnonzero(begins)[sound_trips]], order[np.flatnonzero(ends)[sound_trips]], violations
 
 
 _NEVER = np.iinfo(np.int64).max

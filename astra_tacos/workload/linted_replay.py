@@ -159,8 +159,8 @@ def replay_compact(
     outcome = None if outputs.timeline or delay_ns else try_classes(run, model)
     if outcome is not None:
         return _replayed(run, model, lambda _: outcome, outputs, progress)
-    whole = expand(run).delayed(delay_ns)
-    return _replayed(whole, model, _every_rank(whole, model, outputs), outputs, progress)
+    expanded = expand(run).delayed(delay_ns)
+    return _replayed(expanded, model, _every_rank(expanded, model, outputs), outputs, progress)
 
 
 _Advanced = Callable[[int, int], None]

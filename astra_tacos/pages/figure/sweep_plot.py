@@ -106,11 +106,11 @@ def _dress(
     from matplotlib.ticker import FixedLocator
 
     x_scale, y_scale = scales
-    about = measure(table, choice.x)
+    x_measure = measure(table, choice.x)
     if x_scale:
         dress(axes, "x", x_scale, positions, width)
     else:
-        labels = texts(positions, about)
+        labels = texts(positions, x_measure)
         beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
         axes.xaxis.set_major_locator(FixedLocator(list(range(len(positions)))))
         axes.set_xticklabels(labels, **label_style(labels, width, 1 / beside))
@@ -118,7 +118,7 @@ def _dress(
     dress(axes, "y", y_scale, values, width)
     if axes.get_yscale() == "linear" and min(values) >= 0:
         axes.set_ylim(0, None if measure(table, choice.y).goal != HIGHER or not y_scale.is_share else max(1.0, max(values)))
-    axes.set_xlabel(x_scale.label if x_scale else about.label)
+    axes.set_xlabel(x_scale.label if x_scale else x_measure.label)
     axes.set_ylabel(y_scale.label)
 
 
@@ -139,18 +139,18 @@ def draw_fronts(
     """
     from matplotlib.lines import Line2D
 
-    about = measure(table, choice.x), measure(table, choice.y)
+    measures = measure(table, choice.x), measure(table, choice.y)
     x_values, y_values = numbers(table, choice.x, "--x"), numbers(table, choice.y, "--y")
     rows = [row for panel in panels for row in panel.rows]
     series = _series(table, choice, rows)
     scales = [
         scale_of(entry, [values[row] for row in rows] or [1.0])  # type: ignore[misc]
-        for entry, values in zip(about, (x_values, y_values), strict=True)
+        for entry, values in zip(measures, (x_values, y_values), strict=True)
     ]
     is_many = len(rows) > _MOST_VECTOR_POINTS
     for axes, panel in zip(grid, panels, strict=True):
         x, y = (np.array([values[row] for row in panel.rows], np.float64) for values in (x_values, y_values))
-        front = pareto_front(*(-v if entry.goal == HIGHER else v for v, entry in zip((x, y), about, strict=True)))
+        front = pareto_front(*(-v if entry.goal == HIGHER else v for v, entry in zip((x, y), measures, strict=True)))
         x, y = x / scales[0].divisor, y / scales[1].divisor
         of = [table.columns[choice.by][row] for row in panel.rows] if choice.by else [None] * len(panel.rows)
         for value, _, colour, marker in series:
@@ -165,7 +165,7 @@ def draw_fronts(
                 }
                 axes.scatter(x[part], y[part], alpha=alpha, zorder=3 if size < 20 else 4, rasterized=is_many, **style)
         order = np.flatnonzero(front)[np.lexsort((y[front], x[front]))]
-        axes.plot(x[order], y[order], color="black", linewidth=0.8, drawstyle=_step(about), zorder=2)
+        axes.plot(x[order], y[order], color="black", linewidth=0.8, drawstyle=_step(measures), zorder=2)
         for which, scale, values in (("x", scales[0], x), ("y", scales[1], y)):
             dress(axes, which, scale, (values * scale.divisor).tolist(), width)
         axes.set(xlabel=scales[0].label, ylabel=scales[1].label)
@@ -184,13 +184,13 @@ def draw_fronts(
         if choice.by
     ]
     handles.append(Line2D([], [], color="black", linewidth=0.8, label="Pareto front"))
-    words = ["higher" if entry.goal == HIGHER else "lower" for entry in about]
-    return handles, f"front: no other point has {words[0]} {about[0].label} and {words[1]} {about[1].label}"
+    words = ["higher" if entry.goal == HIGHER else "lower" for entry in measures]
+    return handles, f"front: no other point has {words[0]} {measures[0].label} and {words[1]} {measures[1].label}"
 
 
-def _step(about: tuple[Measure, Measure]) -> str:
+def _step(measures: tuple[Measure, Measure]) -> str:
     """Matplotlib's `drawstyle` of the front: between two points the line keeps the y of the point whose x is worse."""
-    return "steps-post" if about[0].goal != HIGHER else "steps-pre"
+    return "steps-post" if measures[0].goal != HIGHER else "steps-pre"
 
 
 MOST_VALUES = 400
@@ -273,14 +273,14 @@ def _label(axes: Axes, choice: Choice, table: SweepColumns, x_values: list[Any],
     assert place is not None
     room, is_first = 1 / place.get_gridspec().ncols, place.is_first_col()
     x_step, y_step = (-(-len(v) // max(int(_MOST_LABELS[width] * share), 8)) for v, share in ((x_values, room), (y_values, 1.0)))
-    about = measure(table, choice.x), measure(table, choice.y)
-    labels = texts(x_values, about[0])
+    measures = measure(table, choice.x), measure(table, choice.y)
+    labels = texts(x_values, measures[0])
     axes.set_xticks(range(0, len(x_values), x_step), labels[::x_step], **label_style(labels[::x_step], width, room))
-    axes.set_yticks(range(0, len(y_values), y_step), texts(y_values, about[1])[::y_step] if is_first else [])
-    units = [f" ({entry.unit})" if entry.unit not in ("", "bytes", "share", "ns") else "" for entry in about]
-    axes.set_xlabel(about[0].label + units[0])
+    axes.set_yticks(range(0, len(y_values), y_step), texts(y_values, measures[1])[::y_step] if is_first else [])
+    units = [f" ({entry.unit})" if entry.unit not in ("", "bytes", "share", "ns") else "" for entry in measures]
+    axes.set_xlabel(measures[0].label + units[0])
     if is_first:
-        axes.set_ylabel(about[1].label + units[1])
+        axes.set_ylabel(measures[1].label + units[1])
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)

@@ -178,10 +178,10 @@ def _shares(whens: list[str], summaries: list[PathSummary]) -> str:
     }
     everything = sorted(spent, key=lambda key: (-spent[key], key))
     rows: list[tuple[Value, ...]] = []
-    for kind, what in everything:
-        shares = [of_path.get((kind, what)) for of_path in of]
+    for kind, description in everything:
+        shares = [of_path.get((kind, description)) for of_path in of]
         cells = [(None,) * 3 if share is None else (share.count, share.spent_ns, share_of(share.share)) for share in shares]
-        rows.append((what, *chain.from_iterable(cells)))
+        rows.append((description, *chain.from_iterable(cells)))
     columns = tuple(f"{name}{_of(when)}" for when in whens for name in ("stretches", "ns", "share"))
     return _titled(Table("What is on it", ("nodes", *columns), rows))
 

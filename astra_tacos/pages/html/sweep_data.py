@@ -121,10 +121,10 @@ def _looks(name: str | None, values: list[Any]) -> list[tuple[str, str]]:
 
 def _column(table: SweepColumns, name: str) -> dict[str, Any]:
     measure, values = measure_of(name, table.kinds), table.columns[name]
-    about = {"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": measure.role}
-    about["own"] = name not in MEASURES
+    data = {"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": measure.role}
+    data["own"] = name not in MEASURES
     if is_number(values) and all(abs(value) <= _LARGEST_EXACT for value in values if isinstance(value, int)):
         column = np.array([math.nan if v is None else v for v in values], np.float64)
-        return about | {"type": "number", "values": column, "looks": _looks(name, column[~np.isnan(column)].tolist())}
+        return data | {"type": "number", "values": column, "looks": _looks(name, column[~np.isnan(column)].tolist())}
     texts = as_texts(values)
-    return about | {"type": "text", "values": texts, "looks": _looks(name, [text for text in texts if text is not None])}
+    return data | {"type": "text", "values": texts, "looks": _looks(name, [text for text in texts if text is not None])}

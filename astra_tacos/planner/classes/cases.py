@@ -156,8 +156,8 @@ def _seen(run: Run, number: int) -> tuple[Dimension, ...] | None:
     seen = []
     for dimension, values in zip(dimensions, lattice.values(members, f"group {number}"), strict=True):
         if len(values) > 1:
-            whole = len(values) == dimension.size
-            block = dimension.block if whole else dimension.building_block.part(dimension.size, values)
+            spans_dimension = len(values) == dimension.size
+            block = dimension.block if spans_dimension else dimension.building_block.part(dimension.size, values)
             if block is None:
                 return None
             seen.append(replace(dimension, block=block, size=len(values)))

@@ -309,8 +309,8 @@ def divide_endpoint(
             )
         run = replace(run, system=run.system.with_keys({"peak-perf": npu.peak_tflops}))
     model = choose_backend(backend)
-    whole = replay_run(run, model)
-    traffic = traffic_of(run, whole)
+    undivided = replay_run(run, model)
+    traffic = traffic_of(run, undivided)
     topology = build_topology(network)
     out = np.bincount(topology.link_src, topology.link_bandwidth_gibps, network.num_npus)[: network.num_npus]
     links = float(out.max()) * _GB_PER_GIB
@@ -327,7 +327,7 @@ def divide_endpoint(
             outcome = replay_run(divided_run(run, npu, trial_mode, division, driven / links), model)
             tried.append(_result(trial_mode, division, driven, links, traffic_of(run, outcome), outcome))
         on_progress(number + 1, len(trials))
-    tried.append(_result(Mode.IDEAL, Partition(), links, links, traffic, whole))
+    tried.append(_result(Mode.IDEAL, Partition(), links, links, traffic, undivided))
     own_mode = [division for division in tried if division.mode == mode]
     if not own_mode:
         raise ConfigError("communication gets no cores or no memory bandwidth, so that it would take for ever")
@@ -335,7 +335,7 @@ def divide_endpoint(
     with replaced_directory(output) as folder:
         divided = divided_run(run, npu, best.mode, best.partition, best.network_gbps / links)
         _write(folder, inputs, run, divided)
-        result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, whole))
+        result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, undivided))
         write_plan(folder, {"endpoint": result.to_json()})
     return result
 

@@ -62,14 +62,14 @@ class SynthesizedCollectives:
         key = pattern, case.shape, size_bytes
         if key not in self._scaled:
             octave = _OCTAVES * round(math.log2(size_bytes) / _OCTAVES)
-            whole = max(1 << octave, case.num_members)
-            at = pattern, case.shape, whole
+            scaled_bytes = max(1 << octave, case.num_members)
+            at = pattern, case.shape, scaled_bytes
             if at not in self._made:
                 kind = COLLECTIVE_NAMES[CommType(pattern)]
-                other = replace(case, collective=kind, pattern=pattern, size_bytes=whole, root=None)
+                other = replace(case, collective=kind, pattern=pattern, size_bytes=scaled_bytes, root=None)
                 solution = solve_case(other, self._machine, _QUICK, self._cache)
                 self._made[at] = None if solution.schedule is None else schedule_trace(solution.schedule, other.name)
-            self._scaled[key] = _scaled(self._made[at], size_bytes, whole)
+            self._scaled[key] = _scaled(self._made[at], size_bytes, scaled_bytes)
         return self._scaled[key]
 
     def implemented(self, run: Run) -> Run:
@@ -107,9 +107,9 @@ class SynthesizedCollectives:
         )
 
 
-def _scaled(trace: Trace | None, size_bytes: int, whole: int) -> Trace | None:
+def _scaled(trace: Trace | None, size_bytes: int, trace_bytes: int) -> Trace | None:
     """A trace whose messages carry another number of bytes together."""
-    if trace is None or size_bytes == whole:
+    if trace is None or size_bytes == trace_bytes:
         return trace
-    scaled = np.maximum((trace.size_bytes * (size_bytes / whole)).astype(np.int64), 1)
+    scaled = np.maximum((trace.size_bytes * (size_bytes / trace_bytes)).astype(np.int64), 1)
     return replace(trace, size_bytes=np.where(trace.size_bytes > 0, scaled, trace.size_bytes))

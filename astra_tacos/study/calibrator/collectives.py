@@ -324,7 +324,7 @@ def _network(result: dict[str, Any], error: float) -> str:
             block, links = (COMPLETE, 1) if is_mesh else (SWITCH.name, 2)
             dimensions.append(Dimension(block, size, round(gbps * GIB_PER_GB, 6), round(step * 1e3 / links, 3)))
     promised = result["left_out"].get("all")
-    about = f"# Fitted by astra-tacos calibrate to {result['times']} times of collectives.\n"
+    comment = f"# Fitted by astra-tacos calibrate to {result['times']} times of collectives.\n"
     if promised is not None:
-        about += f"# Off what was left out by {promised['median']:.1%} (median), {promised['p90']:.1%} (90th percentile).\n"
-    return about + network_yaml(dimensions, [error_line(error)])
+        comment += f"# Off what was left out by {promised['median']:.1%} (median), {promised['p90']:.1%} (90th percentile).\n"
+    return comment + network_yaml(dimensions, [error_line(error)])

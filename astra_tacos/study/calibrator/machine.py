@@ -328,7 +328,7 @@ def load_of(path: Path) -> Load:
     file = read_msccl_xml(path)
     proven = prove_msccl_file(file)
     program = proven.program
-    whole = float(proven.whole)
+    num_chunks = float(proven.whole)
     moved, local = (
         np.bincount(file.block_of, of_kind[file.kind] * file.cnt, len(file.blocks)) / file.num_chunks
         for of_kind in (_PASSES, _IS_LOCAL)
@@ -346,8 +346,8 @@ def load_of(path: Path) -> Load:
         proven.collective,
         float(moved[busiest]),
         float(local[busiest]),
-        float(crossing.max()) / whole,
-        float(program.action_count[sends].max()) / whole,
+        float(crossing.max()) / num_chunks,
+        float(program.action_count[sends].max()) / num_chunks,
         _depth(proven),
     )
 

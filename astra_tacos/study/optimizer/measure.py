@@ -112,8 +112,8 @@ class Replays(Timer):
     def __init__(self, run: Run, shape: Shape, backend: Backend | None) -> None:
         self._run, self._shape = run, shape
         self._backend = choose_backend(backend)
-        whole = Demand(STEP, 1, shape.sizes, (1,) * shape.num_dimensions)
-        self.job = Job(shape.source, (whole,), (Profile(0, shape.num_npus, 0.0, (1,)),))
+        step_demand = Demand(STEP, 1, shape.sizes, (1,) * shape.num_dimensions)
+        self.job = Job(shape.source, (step_demand,), (Profile(0, shape.num_npus, 0.0, (1,)),))
         self._known: dict[tuple[float, ...], float] = {}
 
     def demand_ns(self, number: int, split: Sequence[float]) -> float:

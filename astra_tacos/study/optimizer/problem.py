@@ -141,9 +141,9 @@ def _number_messages(run: Run, shape: Shape, rows: Ints, number: dict[Demand, in
 
 def _distinct(*columns: Ints | Bools) -> tuple[list[list[int]], Ints]:
     """The distinct rows over some columns, and int64[n], the number of each row among them."""
-    whole = [column.astype(np.int64) for column in columns]
-    first, which = row_places(*whole)
-    return np.stack(whole, axis=1)[first].tolist(), which
+    whole_columns = [column.astype(np.int64) for column in columns]
+    first, which = row_places(*whole_columns)
+    return np.stack(whole_columns, axis=1)[first].tolist(), which
 
 
 TIME, TIME_COST = "time", "time-cost"

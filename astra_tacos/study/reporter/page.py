@@ -177,10 +177,10 @@ def _comparison(schedule: Schedule, backend: object, progress: Progress) -> tupl
     forwards = bool(topology.forwarding)
     network = NetworkConfig(topology.name, ()) if forwards else astra_sim_network(topology, timing.link_model, clock).to_config()
     names = tuple(name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random)
-    whole = cut_into(collective, 1)
-    able = [name for name in names if SYNTHESIZERS[name].why_not(topology, whole) is None]
-    guess = sum(SYNTHESIZERS[name].work(topology, whole) for name in able) * _CHUNK_COUNTS / SENDS_PER_SECOND
-    if guess > COMPARISON_SECONDS and whole.least_sends > _MOST_SENDS:
+    uncut = cut_into(collective, 1)
+    able = [name for name in names if SYNTHESIZERS[name].why_not(topology, uncut) is None]
+    guess = sum(SYNTHESIZERS[name].work(topology, uncut) for name in able) * _CHUNK_COUNTS / SENDS_PER_SECOND
+    if guess > COMPARISON_SECONDS and uncut.least_sends > _MOST_SENDS:
         text = f"Left out: {len(able)} algorithms would take about {guess / _CHUNK_COUNTS:,.0f} s or more on this network, "
         return None, f"{text}and a page has {COMPARISON_SECONDS:g}. 'astra-tacos compare' makes this comparison."
     options = SearchOptions(

@@ -172,8 +172,8 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
 
 def _identity(network: NetworkConfig, task: CollectiveTask) -> dict[str, Any]:
     """What a schedule depends on, as the cache knows it."""
-    about = asdict(task) | {"options": task.options.identity()}
-    return {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}
+    task_identity = asdict(task) | {"options": task.options.identity()}
+    return {"network": asdict(network) | {"source": ""}, "task": task_identity, "version": package_version()}
 
 
 def _schedule(

@@ -159,13 +159,13 @@ class Store:
         return row
 
     def _read(self, key: str) -> Row:
-        about = read_json_object(self._path(key))
-        if about["format"] != ROW_FORMAT or about["key"] != key:
+        row = read_json_object(self._path(key))
+        if row["format"] != ROW_FORMAT or row["key"] != key:
             raise ValueError("not a row of this key")
-        limits = about["timeout_s"], about["memory_bytes"]
+        limits = row["timeout_s"], row["memory_bytes"]
         if not all(fits(limit, "float") for limit in limits):
             raise ValueError("limits are no numbers")
-        return Row(Outcome.from_row(about), *limits)
+        return Row(Outcome.from_row(row), *limits)
 
     def _path(self, key: str) -> Path:
         return self.directory / ROWS / key[:2] / f"{key}.json"

@@ -136,8 +136,8 @@ class SweepJob:
                     pass
                 finally:
                     result = write_results(self.asked, self.run.results(), self.store.directory)
-        about = {"reused": self.run.num_reused, "seconds": time.monotonic() - begin, "interrupted": bool(interrupts.came)}
-        return Swept(result | about, self.store.directory, tuple(self.run.warnings))
+        run_figures = {"reused": self.run.num_reused, "seconds": time.monotonic() - begin, "interrupted": bool(interrupts.came)}
+        return Swept(result | run_figures, self.store.directory, tuple(self.run.warnings))
 
     def _compute(self, remote: Client | None, interrupts: Interrupts, shown: Shown, progress: Progress) -> None:
         """Compute what is missing, by a scheduler that is there or one of our own."""

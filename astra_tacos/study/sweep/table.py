@@ -92,10 +92,10 @@ def write_table(
     import pyarrow as pa
     from pyarrow import parquet
 
-    about = {"format": ROW_FORMAT, "name": name, "axes": list(axes), "version": package_version()}
+    metadata = {"format": ROW_FORMAT, "name": name, "axes": list(axes), "version": package_version()}
     types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
     fields = [pa.field(column, types[kind]) for column, kind in columns.items()]
-    schema = pa.schema(fields, {METADATA: json.dumps(about).encode()})
+    schema = pa.schema(fields, {METADATA: json.dumps(metadata).encode()})
     rows, content = list(rows), {}
     for column, kind in columns.items():
         content[column] = [row.get(column) for row in rows]
@@ -112,8 +112,8 @@ def write_results(sweep: Sweep, results: Iterable[tuple[Point, Outcome]], direct
     rows = [table_row(point, outcome) for point, outcome in results]
     table = directory / TABLE_FILE
     write_table(table, sweep.name, sweep.axes, table_columns(sweep.points), rows)
-    about = {"name": sweep.name, "output": str(directory), "table": str(table)}
-    return about | summarize(rows, len(sweep.points), sweep.axes)
+    sweep_keys = {"name": sweep.name, "output": str(directory), "table": str(table)}
+    return sweep_keys | summarize(rows, len(sweep.points), sweep.axes)
 
 
 def read_sweep(directory: Path) -> SweepColumns:
@@ -137,15 +137,15 @@ def read_sweep(directory: Path) -> SweepColumns:
     try:
         with path.open("rb") as source:
             table = parquet.read_table(source)
-        about = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)
-        if about["format"] not in (ROW_FORMAT, OLD_FORMAT):
-            raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")
+        metadata = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)
+        if metadata["format"] not in (ROW_FORMAT, OLD_FORMAT):
+            raise ConfigError(f"{path}: format is {metadata['format']!r}, expected {ROW_FORMAT!r}")
         if not table.num_rows:
             raise ConfigError(f"{directory}: the sweep has no results yet: run `astra-tacos sweep` again to continue")
         columns = table.to_pydict()
-        if about["format"] == OLD_FORMAT:
+        if metadata["format"] == OLD_FORMAT:
             columns["time_ns"] = columns["predicted_ns"]
-        return SweepColumns(str(about["name"]), tuple(about["axes"]), columns)
+        return SweepColumns(str(metadata["name"]), tuple(metadata["axes"]), columns)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(f"{path}: not the table of a sweep ({detail})") from None

@@ -220,13 +220,13 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
     ConfigError, SynthesisError
         If not even one chunk can be.
     """
-    whole = COLLECTIVES[name](topology.num_npus, size_bytes, 1)
-    timing = compute_timing(topology, whole, "pipelined")
-    if not whole.gathers:
+    uncut = COLLECTIVES[name](topology.num_npus, size_bytes, 1)
+    timing = compute_timing(topology, uncut, "pipelined")
+    if not uncut.gathers:
         image = mirror(topology, timing)
         topology, timing = image.topology, image.timing
-    assert whole.root is not None
-    branchings = choose_branchings(topology, timing, whole.root, _FEW_TREES)
+    assert uncut.root is not None
+    branchings = choose_branchings(topology, timing, uncut.root, _FEW_TREES)
     trees, used = len(branchings.channel), np.unique(branchings.channel[branchings.channel >= 0])
     busy_ns = branchings.period_ns / trees
     down = topology.channel_down_link[used]
@@ -238,7 +238,7 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
     wanted_ns = max(_HANDING_ON * busy_ns / hops, _OF_LATENCY * alpha_ns)
     if link_model == "blocking":
         wanted_ns = float(np.sqrt(busy_ns * alpha_ns / hops))
-    most = min(slowest_ns / max(wanted_ns, 1.0), max_sends / whole.least_sends, MAX_CHUNKS)
+    most = min(slowest_ns / max(wanted_ns, 1.0), max_sends / uncut.least_sends, MAX_CHUNKS)
     periods = max(int(most / trees), 1)
     while True:
         try:

@@ -190,13 +190,15 @@ class Demands:
     def depth(self, column: Column) -> float:
         """Time per byte that the last target of a column waits for its data, if links never wait."""
         there: dict[tuple[int, int, bool], float] = {}
-        last, whole = 0.0, 0.0
+        last, complete_at = 0.0, 0.0
         for trip in column.trips:
             src, dst = int(self.topology.link_src[trip.links[0]]), int(self.topology.link_dst[trip.links[-1]])
-            at = there.get((src, trip.target, trip.adds), 0.0 if trip.adds else whole) + float(self._hold[list(trip.links)].sum())
+            at = there.get((src, trip.target, trip.adds), 0.0 if trip.adds else complete_at) + float(
+                self._hold[list(trip.links)].sum()
+            )
             there[dst, trip.target, trip.adds] = max(there.get((dst, trip.target, trip.adds), 0.0), at)
             last = max(last, at)
-            whole = last if trip.adds else whole
+            complete_at = last if trip.adds else complete_at
         return last
 
     def _paths(self, routes: Routes, source: int, targets: tuple[int, ...]) -> list[Trip]:

@@ -62,12 +62,12 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
         wanted = solution.bytes[columns] / solution.bytes[columns].sum() * len(own_chunks)
         count = np.floor(wanted + 1e-9).astype(np.int64)
         weight = [_load_for(demands, solution.columns[at], int(target[own_chunks[0]])) for at in columns.tolist()]
-        for (links, load), share, whole in zip(weight, wanted.tolist(), count.tolist(), strict=True):
-            excess[links] += (whole - share) * load * size / rate[links]
+        for (links, load), share, num_chunks in zip(weight, wanted.tolist(), count.tolist(), strict=True):
+            excess[links] += (num_chunks - share) * load * size / rate[links]
         for _ in range(len(own_chunks) - int(count.sum())):
             worst = [
-                float((excess[links] + load * size / rate[links]).max()) + 1e-3 * (whole - share)
-                for (links, load), share, whole in zip(weight, wanted.tolist(), count.tolist(), strict=True)
+                float((excess[links] + load * size / rate[links]).max()) + 1e-3 * (num_chunks - share)
+                for (links, load), share, num_chunks in zip(weight, wanted.tolist(), count.tolist(), strict=True)
             ]
             best = int(np.argmin(worst))
             count[best] += 1

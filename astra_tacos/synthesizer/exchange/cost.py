@@ -144,12 +144,12 @@ def _tree_sends(trees: Spreads, owners: Ints) -> Ints:
 
 def _doubling_sends(size: int) -> Ints:
     bits = size.bit_length() - 1
-    whole = 1 << bits
-    past = np.arange(size - whole)
-    place = np.arange(whole)
-    tables = [(past + whole, past)] if len(past) else []
+    power = 1 << bits
+    past = np.arange(size - power)
+    place = np.arange(power)
+    tables = [(past + power, past)] if len(past) else []
     tables += [(place, place ^ (1 << bit)) for bit in range(bits)]
-    tables += [(past, past + whole)] if len(past) else []
+    tables += [(past, past + power)] if len(past) else []
     rows = [np.stack((step * size + src, src, dst, np.full(len(src), step)), axis=1) for step, (src, dst) in enumerate(tables)]
     return np.concatenate(rows).astype(np.int64)
 

@@ -42,9 +42,9 @@ class ShardedBlock:
 
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass, and return the id of the node with the output, which is not reduced yet."""
-        whole = self._gather("forward", micro_batch, source)
+        gathered = self._gather("forward", micro_batch, source)
         ready = self._program.updated(self._owner)
-        computed = self._program.compute(self.label("forward", micro_batch), self.block.forward, whole, *ready)
+        computed = self._program.compute(self.label("forward", micro_batch), self.block.forward, gathered, *ready)
         self._forward[micro_batch] = source, computed
         return computed
 
@@ -54,10 +54,10 @@ class ShardedBlock:
         With `gathers` unset, `source` is whole already.
         """
         given, activations = self._forward.pop(micro_batch)
-        whole = self._gather("backward", micro_batch, source) if gathers else source
+        gathered = self._gather("backward", micro_batch, source) if gathers else source
         again = self._gather("input", micro_batch, given)
         label = self.label("input_gradient", micro_batch)
-        computed = self._program.compute(label, self.block.input_gradient, whole, activations)
+        computed = self._program.compute(label, self.block.input_gradient, gathered, activations)
         self._backward[micro_batch] = again, computed
         return computed
 

@@ -165,8 +165,8 @@ class _Stage:
         if self.is_first(chunk):
             embed = cost.embedding(self.step.model, self.step.tokens)
             label = Label("embedding_backward_mb", number)
-            whole = self.head.gather_rows(label, self.step.tokens, at)
-            source = self.program.accumulate(Label("embedding_backward_mb", 0), label, embed, whole)
+            gathered = self.head.gather_rows(label, self.step.tokens, at)
+            source = self.program.accumulate(Label("embedding_backward_mb", 0), label, embed, gathered)
             if is_last:
                 self.single_bucket("embedding", source)
         else:

@@ -144,8 +144,8 @@ class Step(Training):
     @property
     def boundary_bytes(self) -> int:
         """Bytes of the activations that a rank has between blocks, and sends to the next stage."""
-        whole = self.tokens * self.model.hidden * self.model.dtype_bytes
-        return whole // self.parallelism.tp if self.sequence_parallel else whole
+        num_bytes = self.tokens * self.model.hidden * self.model.dtype_bytes
+        return num_bytes // self.parallelism.tp if self.sequence_parallel else num_bytes
 
     @property
     def least_nodes(self) -> int:

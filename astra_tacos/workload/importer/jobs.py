@@ -137,8 +137,8 @@ def _place(job: _Job, groups: dict[str, list[Any]]) -> str:
         _shift(node, ROOT_ATTRIBUTES, first)
     for node in draft.nodes(NodeType.COMM_SEND, NodeType.COMM_RECV):
         _shift(node, _ENDS, first)
-    whole = f", all of them group {names['']}" if "" in names else ""
-    return f"ranks {first} to {first + draft.num_ranks - 1}: {job.directory}{whole}"
+    names_text = f", all of them group {names['']}" if "" in names else ""
+    return f"ranks {first} to {first + draft.num_ranks - 1}: {job.directory}{names_text}"
 
 
 def _shift(node: DraftNode, attributes: tuple[str, ...], first_rank: int) -> None:

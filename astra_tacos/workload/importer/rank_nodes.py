@@ -161,9 +161,9 @@ class Rounding:
     def take(self, us: float) -> int:
         """The whole us of the next part."""
         self.exact += us
-        whole = max(round(self.exact) - self.given, 0)
-        self.given += whole
-        return whole
+        whole_us = max(round(self.exact) - self.given, 0)
+        self.given += whole_us
+        return whole_us
 
 
 @dataclass(slots=True)
@@ -209,8 +209,8 @@ class Chain:
 
     def compute(self, name: str, us: float) -> None:
         """Add some time, where it comes to a whole us."""
-        if whole := self.rounding.take(us):
-            self.last = (self.builder.compute(name, whole, self.last, on_cpu=self.on_cpu),)
+        if whole_us := self.rounding.take(us):
+            self.last = (self.builder.compute(name, whole_us, self.last, on_cpu=self.on_cpu),)
 
 
 def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication | None]) -> None:

@@ -87,16 +87,16 @@ def _canonical(draft: Draft, log: Log) -> None:
 
     for node in draft.collectives_of(lambda kind: whole_of(kind.group_name) != kind.group_name):
         name = node.group_name
-        whole = whole_of(name)
-        if whole != name:
-            node.set("pg_name", whole)
-            log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", node)
+        number = whole_of(name)
+        if number != name:
+            node.set("pg_name", number)
+            log.add(f"pg_name {name!r} became {number!r}", "ASTRA-sim takes whole numbers", node)
     groups = {}
     for name, members in draft.groups.items():
-        whole = _whole(name)
-        if whole != name and whole not in draft.groups and whole not in groups:
-            log.add(f"group {name!r} became {whole}", "ASTRA-sim takes whole numbers of 1 or more")
-            groups[whole] = members
+        number = _whole(name)
+        if number != name and number not in draft.groups and number not in groups:
+            log.add(f"group {name!r} became {number}", "ASTRA-sim takes whole numbers of 1 or more")
+            groups[number] = members
         else:
             groups[name] = members
     draft.groups = groups

@@ -53,12 +53,12 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
 
 def _cheaper(halves: Mapping[Operation, tuple[Operation, Operation]], setting: Setting) -> list[str]:
     """Say so where the halves alone are faster than the whole: ASTRA-sim's own All-Reduces in several dimensions send more."""
-    whole = sum(map(setting.duration_of, halves))
+    together_ns = sum(map(setting.duration_of, halves))
     both = sum(setting.duration_of(half) for pair in halves.values() for half in pair)
-    if both >= whole * _CHEAPER:
+    if both >= together_ns * _CHEAPER:
         return []
     return [
-        f"decouple: All-Reduces alone take {whole:,} ns, their halves {both:,} ns: so much is gained by another algorithm, "
+        f"decouple: All-Reduces alone take {together_ns:,} ns, their halves {both:,} ns: so much is gained by another algorithm, "
         "not by overlap"
     ]
 

@@ -92,8 +92,8 @@ def _by_time(line: list[Operation], ready: dict[Operation, int], setting: Settin
         if begins >= ready[operation] or ready[operation] - begins < latency or size < _ALWAYS_BELOW:
             bucket.append(operation)
             continue
-        whole = bucket[-1].like(CommType.ALL_REDUCE, size, (), "")
-        free = begins + setting.duration_of(whole)
+        fused = bucket[-1].like(CommType.ALL_REDUCE, size, (), "")
+        free = begins + setting.duration_of(fused)
         buckets.append(bucket)
         bucket = [operation]
     return [*buckets, bucket]

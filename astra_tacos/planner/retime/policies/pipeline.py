@@ -119,9 +119,9 @@ def _is_divisible(task: Task, count: int, setting: Setting) -> bool:
 
 
 def _gains(operation: Operation, parts: list[Operation], producers: list[Task], setting: Setting) -> bool:
-    whole, part = setting.duration_of(operation), setting.duration_of(parts[0])
-    hidden = min(whole, max(task.duration_ns for task in producers)) * (len(parts) - 1) // len(parts)
-    return hidden > len(parts) * part - whole
+    undivided_ns, part = setting.duration_of(operation), setting.duration_of(parts[0])
+    hidden = min(undivided_ns, max(task.duration_ns for task in producers)) * (len(parts) - 1) // len(parts)
+    return hidden > len(parts) * part - undivided_ns
 
 
 def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
