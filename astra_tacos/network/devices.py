@@ -183,18 +183,18 @@ def read_reducing(value: Value, every: Callable[[], Sequence[int]], first: int, 
     """
     content = value.content
     is_list = isinstance(content, list) and any(isinstance(entry, dict) for entry in content)
-    limits_of: dict[int, ReducingDevice] = {}
+    reducing: dict[int, ReducingDevice] = {}
     for entry in [value / index for index in range(len(content))] if is_list else [value]:
         has_limits = isinstance(entry.content, dict)
         settings = entry.decoded(_Reducing) if has_limits else _Reducing(entry.decoded(_Ids))
         limits = _window(entry / "window", settings.window), settings.ports, settings.reduction_ns or 0
         for device in _devices(entry / "devices" if has_limits else entry, every, first, end):
-            if device in limits_of:
+            if device in reducing:
                 raise ConfigError(f"{entry} names device {device} again, expected each once")
-            limits_of[device] = ReducingDevice(device, *limits)
-    if not limits_of:
+            reducing[device] = ReducingDevice(device, *limits)
+    if not reducing:
         raise ConfigError(f"{value} names no device, expected switches of the network")
-    return tuple(limits_of[device] for device in sorted(limits_of))
+    return tuple(reducing[device] for device in sorted(reducing))
 
 
 def check_reducing(source: str, devices: Sequence[ReducingDevice], first: int, end: int) -> None:

@@ -125,7 +125,7 @@ def _match(graph: _Graph, other: _Graph, here: _Colours, there: _Colours, left: 
 
 def _is_same(graph: _Graph, other: _Graph, moved: Ints) -> bool:
     columns = [(moved[graph.src], moved[graph.dst], graph.kind), (other.src, other.dst, other.kind)]
-    ordered = [[column[np.lexsort(columns_of_graph)] for column in columns_of_graph] for columns_of_graph in columns]
+    ordered = [[column[np.lexsort(of_graph)] for column in of_graph] for of_graph in columns]
     return all(np.array_equal(*pair) for pair in zip(*ordered, strict=True))
 
 

@@ -358,9 +358,9 @@ def configured(network: NetworkConfig, ns3_path: str | Path | None) -> NetworkCo
 
 
 def _dimensions(document: Value) -> tuple[Dimension, ...]:
-    names = document / _EXTENSION / "topology"
-    if names.content is not UNSET:
-        return make_dimensions(document, names, tuple(BUILDING_BLOCKS))
+    block_names = document / _EXTENSION / "topology"
+    if block_names.content is not UNSET:
+        return make_dimensions(document, block_names, tuple(BUILDING_BLOCKS))
     return make_dimensions(document, document / "topology", ASTRA_SIM_BLOCKS)
 
 

@@ -33,20 +33,16 @@ class TranslatedLinks(WholeMessages):
         lattice, dimensions = self._lattice, self._network.dimensions
         owner, source, target = crossed_pairs(self._network, src, dst)
         dimension = np.argmax(lattice.digits(source) != lattice.digits(target), axis=0) if len(owner) else owner
-        switched = np.array([dimension.building_block.num_switches(dimension.size) > 0 for dimension in dimensions], np.bool_)[
-            dimension
-        ]
+        switched = np.array([entry.building_block.num_switches(entry.size) > 0 for entry in dimensions], np.bool_)[dimension]
         hops = np.repeat(_link_keys(lattice, dimension, source, target, np.where(switched, _UP, _DIRECT))[:, None], 2, axis=1)
         hops[:, 1] = _link_keys(lattice, dimension, source, target, np.full(len(owner), _DOWN))
         used = np.stack((np.ones(len(owner), np.bool_), switched), axis=1)
         self.keys, number = np.unique(hops[used], return_inverse=True)
         of_link = np.empty(len(self.keys), np.int64)
         of_link[number] = np.repeat(dimension, used.sum(axis=1))
-        latency = np.array([dimension.latency_ns for dimension in dimensions], np.float64)
+        latency = np.array([entry.latency_ns for entry in dimensions], np.float64)
         self.link_latency_ns = latency[of_link]
-        self.link_bytes_per_ns = bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in dimensions], np.float64))[
-            of_link
-        ]
+        self.link_bytes_per_ns = bytes_per_ns(np.array([entry.bandwidth_gibps for entry in dimensions], np.float64))[of_link]
         self.link_src, self.link_dst = self._ends()
         num_hops = np.bincount(owner, used.sum(axis=1), minlength=len(src)).astype(np.int64)
         return listed_routes(np.concatenate(([0], np.cumsum(num_hops))), number.ravel())

@@ -71,8 +71,8 @@ class NativeCollectives:
     @property
     def own(self) -> NativeConfiguration | None:
         """The run's own configuration; None if it has none."""
-        own_configurations = configuration_of(self.run)
-        return None if own_configurations is None else self.fitted(own_configurations)
+        own_configuration = configuration_of(self.run)
+        return None if own_configuration is None else self.fitted(own_configuration)
 
     @property
     def policy(self) -> str:
@@ -229,15 +229,15 @@ class NativeSearch:
             return
         several = self._collectives.num_dims > 1 and "all-reduce" in self._collectives.over_all
         optimizations = (BASELINE, LOCAL_BW_AWARE) if several and "optimization" in self._reach.varied else (BASELINE,)
-        own_configurations = [] if self._own is None else [self._own]
+        as_it_is = [] if self._own is None else [self._own]
         if self._reach.splits_last:
-            self._try(own_configurations)
+            self._try(as_it_is)
             for optimization in optimizations:
                 self._try_unsplit(optimization)
         else:
             self._try(
                 [
-                    *own_configurations,
+                    *as_it_is,
                     *(configuration for optimization in optimizations for configuration in self._alike(optimization)),
                 ]
             )

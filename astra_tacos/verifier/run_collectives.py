@@ -74,6 +74,6 @@ def collective_nodes(run: Run, moved: Ints | None = None) -> CollectiveNodes:
     root[has_place] = places[root[has_place]]
     named = {place: rank for rank, place in enumerate(places.tolist())}
     for number in np.unique(group[lacks]).tolist():
-        first = min(ranks.get(number, ()), key=lambda rank_key: named[rank_key], default=NO_ROOT)
+        first = min(ranks.get(number, ()), key=lambda member: named[member], default=NO_ROOT)
         root[lacks & (group == number)] = first
     return CollectiveNodes(rows, pattern, trace.size_bytes[rows], root, group, ranks)

@@ -141,11 +141,11 @@ def _most(ends: Iterable[str]) -> dict[str, int]:
     return most
 
 
-def _ends(path: Path, text: str, num_words: int) -> tuple[str, str, str]:
+def _ends(path: Path, text: str, end_words: int) -> tuple[str, str, str]:
     words = text.split(".")
-    if len(words) != 2 * num_words + 1:
-        raise ConfigError(f"{path}: connection {text!r} has {len(words)} words, expected {2 * num_words + 1}")
-    return ".".join(words[:num_words]), words[num_words], ".".join(words[num_words + 1 :])
+    if len(words) != 2 * end_words + 1:
+        raise ConfigError(f"{path}: connection {text!r} has {len(words)} words, expected {2 * end_words + 1}")
+    return ".".join(words[:end_words]), words[end_words], ".".join(words[end_words + 1 :])
 
 
 def _device(path: Path, entry: Mapping[str, Any], counted: bool) -> _Device:

@@ -156,9 +156,9 @@ def pack_branchings(topology: Topology, timing: Timing, root: int, most: int) ->
     trees = next(counts, 1)
     period_ns = network.shortest_period(trees)
     while trees <= most:
-        branchings = network.pack(trees, period_ns)
-        if branchings is not None:
-            yield Branchings(branchings, network.busiest_ns(branchings), measure(topology, timing, branchings, inward=False))
+        channel = network.pack(trees, period_ns)
+        if channel is not None:
+            yield Branchings(channel, network.busiest_ns(channel), measure(topology, timing, channel, inward=False))
         trees, period_ns = 2 * trees, 2 * period_ns
 
 

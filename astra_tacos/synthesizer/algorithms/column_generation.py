@@ -61,10 +61,10 @@ def programme_work(topology: Topology, collective: Collective) -> int:
 
     Where devices forward, no other synthesizer comes close to what the programme finds, so it counts as a small one there.
     """
-    trips = trip_work(topology, collective)
+    work = trip_work(topology, collective)
     if topology.forwarding:
-        return trips
-    return trips + _LOOK_AT_PAIR * topology.num_endpoints * _orbits(topology, collective)
+        return work
+    return work + _LOOK_AT_PAIR * topology.num_endpoints * _orbits(topology, collective)
 
 
 def advise_for_trees(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
