@@ -78,7 +78,7 @@ def _of_sends(schedule: Schedule) -> _Judged:
     topology, collective, timing = schedule.topology, schedule.collective, schedule.timing
     # Chunks of unequal sizes count as the smallest in that bound, which says nothing then.
     is_by_chunk = collective.part_bytes is None and schedule.message_first is None and schedule.sums is None
-    about = {
+    figures = {
         "network": topology.name,
         "topology": topology.describe_shape(),
         "num_npus": topology.num_endpoints,
@@ -98,7 +98,7 @@ def _of_sends(schedule: Schedule) -> _Judged:
         "num_messages": schedule.num_messages,
     }
     return _Judged(
-        about,
+        figures,
         exact_time_ns(schedule),
         partial(all_bounds, schedule.problem),
         chunked_lower_bound(schedule.problem) if is_by_chunk else None,
@@ -112,7 +112,7 @@ def _of_sends(schedule: Schedule) -> _Judged:
 def _of_symmetric(schedule: SymmetricSchedule) -> _Judged:
     """In time proportional to the rows of the schedule; all chunks count as the largest."""
     task = schedule.task
-    about = {
+    figures = {
         "network": task.name,
         "topology": describe_dimensions(task.dimensions),
         "num_npus": task.num_npus,
@@ -132,7 +132,7 @@ def _of_symmetric(schedule: SymmetricSchedule) -> _Judged:
         "rows": schedule.num_rows,
     }
     return _Judged(
-        about,
+        figures,
         exact_symmetric_ns(schedule),
         partial(symmetric_bounds, task),
         chunked_symmetric_bound(task),
@@ -162,7 +162,7 @@ def figures_of_time(
     return {
         "predicted_ns": max(time_ns, 1),
         "exact_ns": round(exact_ns, 3),
-        "bounds_ns": {each.name: each.time_ns for each in bounds},
+        "bounds_ns": {bound.name: bound.time_ns for bound in bounds},
         "chunked_bound_ns": None if chunked is None else chunked.time_ns,
         "chunked_bound": None if chunked is None else chunked.name,
         "chunked_bound_where": None if chunked is None else chunked.where,

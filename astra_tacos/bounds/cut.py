@@ -58,8 +58,8 @@ def bisection_gibps(topology: Topology) -> float:
     near = topology.link_graph(1.0 / topology.link_bandwidth_gibps)
     for npu in np.unique(np.linspace(0, len(npus) - 1, _SWEEPS).astype(int)).tolist():
         keys.append(near.from_nearest([npu])[: len(npus)])
-    found = {np.argsort(key, kind="stable")[:half].tobytes() for key in keys}
-    sides = [np.isin(npus, np.frombuffer(side, np.int64)) for side in sorted(found)]
+    halves = {np.argsort(key, kind="stable")[:half].tobytes() for key in keys}
+    sides = [np.isin(npus, np.frombuffer(side, np.int64)) for side in sorted(halves)]
     return min(min(_flow(topology, side), _flow(topology, ~side)) for side in sides)
 
 

@@ -123,9 +123,9 @@ class Deliveries:
         links, group = links[used], group[used]
         if not len(links):
             return np.zeros(len(messages), np.int64)
-        first, period, own, stall = (column[links] for column in (self.first_ns, self.period_ns, self.own, self.stall_ns))
+        first, period, num_own, stall = (column[links] for column in (self.first_ns, self.period_ns, self.own, self.stall_ns))
         latest = int((first + stall).max()) + int(messages.max()) * int(period.max())
-        times: Ints = smallest_times(first, period, own, stall, group.astype(np.int64), messages, latest)
+        times: Ints = smallest_times(first, period, num_own, stall, group.astype(np.int64), messages, latest)
         return times
 
 
@@ -150,18 +150,18 @@ def deliveries(problem: Problem) -> Deliveries:
     first = least_by_link(delay + away[near])
     used = first != _NEVER
     period = np.where(used, least_by_link(delay) if timing.is_blocking else timing.link_hold_ns[:, 0], 0)
-    own = np.full(topology.num_links, collective.num_chunks)
+    num_own = np.full(topology.num_links, collective.num_chunks)
     stall = np.zeros(topology.num_links, np.int64)
     if collective.num_phases == 1 and not collective.root_owns:
         arrival = np.full(topology.num_npus, _NEVER)
         # Nothing is added where devices only forward; the last addition is counted apart.
         np.minimum.at(arrival, far, delay + (0 if topology.forwarding else last_step_ns(collective, timing)))
         # The same chunk may use a port once for every channel.
-        own = np.zeros(topology.num_links, np.int64)
+        num_own = np.zeros(topology.num_links, np.int64)
         for links, which in ports:
-            own += np.bincount(links[which], collective.chunks_owned[near[which]], topology.num_links).astype(np.int64)
-        stall = np.where(used, np.maximum(least_by_link(arrival[near]) - own * period, 0), 0)
-    return Deliveries(np.where(used, first, 0), period, own, stall)
+            num_own += np.bincount(links[which], collective.chunks_owned[near[which]], topology.num_links).astype(np.int64)
+        stall = np.where(used, np.maximum(least_by_link(arrival[near]) - num_own * period, 0), 0)
+    return Deliveries(np.where(used, first, 0), period, num_own, stall)
 
 
 def smallest_time(problem: Problem, links: Ints, messages: int) -> int:

@@ -125,11 +125,11 @@ def weakest_partition(network: FlowNetwork, start: Ints) -> Ints:
     group = start
     while True:
         capacity, parts = _between(network, group), int(group.max()) + 1
-        found = _least_partition(network, capacity, parts - 1)
-        others = int(found.max())
-        if others < 1 or _between(network, found) * (parts - 1) >= capacity * others:
+        partition = _least_partition(network, capacity, parts - 1)
+        others = int(partition.max())
+        if others < 1 or _between(network, partition) * (parts - 1) >= capacity * others:
             return group
-        group = found
+        group = partition
 
 
 def _between(network: FlowNetwork, group: Ints) -> int:

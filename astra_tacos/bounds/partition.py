@@ -53,8 +53,8 @@ def groupings(topology: Topology) -> tuple[Ints, ...]:
     For every subset of dimensions, a group has the NPUs that differ only in these; for every speed, the NPUs that links of at
     least this speed connect.
     """
-    found = [_numbered(group) for group in (*_aligned(topology), *_connected(topology))]
-    alike = {group.tobytes(): group for group in found if 0 < group.max() < topology.num_npus - 1}
+    groups = [_numbered(group) for group in (*_aligned(topology), *_connected(topology))]
+    alike = {group.tobytes(): group for group in groups if 0 < group.max() < topology.num_npus - 1}
     return tuple(alike.values())
 
 
@@ -82,14 +82,14 @@ def translation_classes(topology: Topology) -> Ints:
 
     Each class has one link out of (or into) every NPU.
     """
-    found: list[Ints] = []
+    class_parts: list[Ints] = []
     count = 0
     for dimension in topology.dimensions:
         classes = dimension.building_block.link_classes(dimension.size)
         assert classes is not None
-        found.append(np.tile(classes + count, topology.num_npus // dimension.size))
+        class_parts.append(np.tile(classes + count, topology.num_npus // dimension.size))
         count += int(classes.max()) + 1
-    return np.concatenate(found)
+    return np.concatenate(class_parts)
 
 
 def is_symmetric(topology: Topology) -> bool:
@@ -116,12 +116,12 @@ def _aligned(topology: Topology) -> list[Ints]:
 
 def _connected(topology: Topology) -> list[Ints]:
     speeds = np.unique(topology.link_bandwidth_gibps)[1:]
-    found = []
+    groups = []
     for speed in speeds[np.linspace(0, len(speeds) - 1, min(len(speeds), _MOST_SPEEDS)).astype(int)] if len(speeds) else ():
         fast = topology.link_bandwidth_gibps >= speed
         _, label = Graph.of(topology.num_devices, topology.link_src[fast], topology.link_dst[fast]).weak_groups()
-        found.append(label[: topology.num_npus])
-    return found
+        groups.append(label[: topology.num_npus])
+    return groups
 
 
 def _numbered(group: Ints) -> Ints:

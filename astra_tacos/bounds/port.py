@@ -51,11 +51,11 @@ def link_sets(topology: Topology) -> list[tuple[str, Ints]]:
     """The sets that are tried: what they are, in words, and their links."""
     sets = [("all links together", np.arange(topology.num_links))]
     kinds = (("dimension", topology.link_dimension), ("speed", topology.link_bandwidth_gibps))
-    for what, kind in kinds:
+    for kind_name, kind in kinds:
         values = np.unique(kind)
         if 1 < len(values) <= _MOST_SETS:
             names = [
-                f"all links of {value:g} GiB/s" if what == "speed" else f"all links of dimension {value}" for value in values
+                f"all links of {value:g} GiB/s" if kind_name == "speed" else f"all links of dimension {value}" for value in values
             ]
             sets += [(name, np.flatnonzero(kind == value)) for name, value in zip(names, values.tolist(), strict=True)]
     return sets

@@ -161,19 +161,19 @@ def _loads_of(shape: Shape, num_phases: int) -> tuple[_Load, ...]:
     """Loads of a collective of so many phases, which bring every NPU every chunk; 0 for chunks that have one target each."""
     table = table_of_shape(shape)
     sizes = [size for _, size in shape]
-    npus, found = math.prod(sizes), []
+    npus, loads = math.prod(sizes), []
     if num_phases:
         for chosen in dimension_sets(len(sizes)):
             parts = math.prod(sizes[at] for at in chosen)
             where = f"{parts} parts without " + " and ".join(f"dimension {at}" for at in chosen)
             used = np.flatnonzero(np.isin(table.dimension, chosen))
-            found.append(_Load("partition", used, num_phases * (parts - 1), where))
-        return tuple(found)
+            loads.append(_Load("partition", used, num_phases * (parts - 1), where))
+        return tuple(loads)
     for index, (block, size) in enumerate(shape):
         hops = _crossed(block, size)[1] // (2 if table.is_switched[index] else 1) * (npus // size)
         used = np.flatnonzero(table.dimension == index)
-        found.append(_Load("volume", used, hops, f"dimension {index}, over shortest paths"))
-    return tuple(found)
+        loads.append(_Load("volume", used, hops, f"dimension {index}, over shortest paths"))
+    return tuple(loads)
 
 
 @lru_cache(maxsize=1024)
@@ -233,17 +233,17 @@ def link_busy_ns(schedule: SymmetricSchedule, network: Topology) -> Ints:
     is_direct = (network.link_src < network.num_npus) & (network.link_dst < network.num_npus)
     ends = network.link_src[is_direct].astype(np.int64), network.link_dst[is_direct].astype(np.int64)
     held[is_direct] = busy[task.table.class_of_offset[task.group.offset(*ends)]]
-    for at, each in enumerate(task.classes):
-        if each.through_switch:
-            held[~is_direct & (network.link_dimension == each.dimension)] = busy[at]
+    for at, link_class in enumerate(task.classes):
+        if link_class.through_switch:
+            held[~is_direct & (network.link_dimension == link_class.dimension)] = busy[at]
     return held
 
 
 def describe_class(task: SymmetricTask, at: int) -> str:
     """A class of links, by number, in words."""
-    each = task.classes[at]
-    dimension = task.dimensions[each.dimension]
-    if each.through_switch:
-        return f"every NPU's port of dimension {each.dimension} ({dimension.block} {dimension.size})"
-    end = int(each.moves[0]) * task.group.strides[each.dimension]
+    link_class = task.classes[at]
+    dimension = task.dimensions[link_class.dimension]
+    if link_class.through_switch:
+        return f"every NPU's port of dimension {link_class.dimension} ({dimension.block} {dimension.size})"
+    end = int(link_class.moves[0]) * task.group.strides[link_class.dimension]
     return f"0 -> {end} and the same link at every other NPU"

@@ -108,20 +108,20 @@ def compare(
     clock = choose_backend(backend)
     check_clock(topology, network, clock)
     candidates = read_candidates(candidate_paths)
-    what = Comparison(
+    comparison = Comparison(
         topology, collective_name, root, options, sizes, synthesizers, network, candidates, clock, checks=with_checks
     )
     # A wrong root is so for every size.
     largest = make_collective(collective_name, topology.num_npus, MAX_SIZE_BYTES, 1, root, topology.endpoints)
     compile_ahead(*searching(topology, largest), *(CHECKING if with_checks else ()), *REPLAYING)
-    rows = mark_best(collected("comparing", what.rows(), what.num_rows))
+    rows = mark_best(collected("comparing", comparison.rows(), comparison.num_rows))
     paths = files.write(rows)
     if as_json:
-        more = {"astra_sim_aborts": list(what.astra_sim_aborts), "run_as_bytes": what.run_as_bytes}
+        more = {"astra_sim_aborts": list(comparison.astra_sim_aborts), "run_as_bytes": comparison.run_as_bytes}
         print_json(comparison_result(rows, paths) | more | network.carried_error)
     else:
-        print_result(what.compared(rows), verbose=verbose, error=network.error)
+        print_result(comparison.compared(rows), verbose=verbose, error=network.error)
         for path in paths:
             echo(f"written: {path}")
-    if any(row.refusal for row in rows if row.synthesizer in {each.name for each in candidates}):
+    if any(row.refusal for row in rows if row.synthesizer in {candidate.name for candidate in candidates}):
         raise click.exceptions.Exit(CHECK_FAILED)

@@ -113,12 +113,12 @@ def servers(
         if value is not None and not 0 < value < _MOST_TIMES:
             raise ConfigError(f"{name}: found {value}, expected a number above 0 and below {_MOST_TIMES:,}")
     compile_ahead(*CHECKING, *REPLAYING)
-    made = server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks_per_npu, box)
-    found = collected("scheduling", made, sum(2 if count else 1 for count in counts) + (box is not None))
+    rows = server_rows(workers, counts, size_bytes, (bandwidth, latency), chunks_per_npu, box)
+    results = collected("scheduling", rows, sum(2 if count else 1 for count in counts) + (box is not None))
     levels = {} if racks is None or uplink is None else racks_of(workers, racks, uplink)
     if as_json:
-        print_json({"size_bytes": size_bytes, "rows": [asdict(row) for row in found], "racks": levels})
+        print_json({"size_bytes": size_bytes, "rows": [asdict(row) for row in results], "racks": levels})
         return
     title = f"All-Reduce of {format_size(size_bytes)} on {workers} workers"
     racks_title = f"{racks} racks of {workers} workers, uplinks of {uplink or 0:g} ports (theory)"
-    print_result(servers_answer(found, title, levels, racks_title))
+    print_result(servers_answer(results, title, levels, racks_title))

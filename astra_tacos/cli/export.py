@@ -75,16 +75,16 @@ def export(
         raise click.UsageError("Got --network, expected --format run with it: a schedule has its own network.")
     exporter = EXPORTERS[name]
     chosen = dict(exporter.read_option(text) for text in options)
-    made = _load(schedule)
+    loaded = _load(schedule)
     if output is None:
-        output = Path(f"{made.collective.name.replace('-', '_')}{exporter.suffix}")
+        output = Path(f"{loaded.collective.name.replace('-', '_')}{exporter.suffix}")
         if output.exists():
             raise ConfigError(f"{output}: exists: choose where to write with --output")
     with progress("exporting"):
-        written = exporter.export(made, output, **chosen)
+        written = exporter.export(loaded, output, **chosen)
     if as_json:
-        about = {"schedule": str(schedule), "format": name, "output": str(written.path)}
-        print_json(about | written.figures | {"notes": list(written.notes)})
+        document = {"schedule": str(schedule), "format": name, "output": str(written.path)}
+        print_json(document | written.figures | {"notes": list(written.notes)})
         return
     title = f"{schedule} as {exporter.summary.partition(':')[0]}"
     files = file_rows(written.path, written.command, written.exactness)
@@ -101,13 +101,13 @@ def _export_run(folder: Path, output: Path | None, network_path: Path | None, as
     from astra_tacos.run.run import NAME, WORKLOAD
 
     kind, target = identify(folder)
-    found = find_given(target, Given(network=network_path)) if kind is Kind.COMPACT_RUN else None
-    if not isinstance(found, CompactInputs):
+    inputs = find_given(target, Given(network=network_path)) if kind is Kind.COMPACT_RUN else None
+    if not isinstance(inputs, CompactInputs):
         raise ConfigError(f"{folder}: a {kind}, expected a compact run, as 'generate' and 'plan' write")
     if output is None:
         raise click.UsageError("Missing option '--output'.")
     with progress("exporting"):
-        run = read_compact(found.folder, read_network(found.network))
+        run = read_compact(inputs.folder, read_network(inputs.network))
         export_ordinary(run, output)
     if as_json:
         print_json({"schedule": str(folder), "format": _RUN, "output": str(output), "num_ranks": run.lattice.num_ranks})

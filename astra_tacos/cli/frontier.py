@@ -102,11 +102,11 @@ def frontier(
     most_steps = steps or task.least_steps + _MORE_STEPS
     compile_ahead(*CHECKING, *CERTIFYING, *REPLAYING, *(WRITING if output is not None else ()))
     with progress("solving"):
-        found = find_frontier(task, topology, collective_name, size_bytes, most, most_steps, output)
+        document = find_frontier(task, topology, collective_name, size_bytes, most, most_steps, output)
     if as_json:
-        print_json(found)
+        print_json(document)
         return
-    print_result(frontier_answer(found), verbose=verbose)
+    print_result(frontier_answer(document), verbose=verbose)
 
 
 def _decide(task: Task, point: tuple[int, int, int], as_json: bool) -> None:

@@ -100,8 +100,8 @@ def import_run(
 
         EXPORTER.check_output(output)
         compile_ahead(*READING, *PROGRAMS, *CHECKING, *CERTIFYING, *WRITING, *REPLAYING)
-        made = import_program(traces[0], inputs.network, size_bytes, output, options, backend, progress)
-        _show_program(made, verbose=verbose, as_json=as_json)
+        imported = import_program(traces[0], inputs.network, size_bytes, output, options, backend, progress)
+        _show_program(imported, verbose=verbose, as_json=as_json)
         return
     if size_bytes is not None:
         raise click.UsageError("--size is for a program: traces say how large their collectives are.")

@@ -72,9 +72,9 @@ def inspect(path: Path, verbose: bool, as_json: bool) -> None:
     if "time_ns" in result:
         from astra_tacos.pages.table import Certificate
 
-        made = Certificate(result)
-        title = f"{path}, {kind}: {made.title()}"
-        rows = [row for row in made.rows() if row.importance is Importance.ANSWER]
+        certificate = Certificate(result)
+        title = f"{path}, {kind}: {certificate.title()}"
+        rows = [row for row in certificate.rows() if row.importance is Importance.ANSWER]
     else:
         title = f"{path}: {kind}"
         brief = {key: value for key, value in result.items() if key not in _DETAILS and value not in _NOTHING}
@@ -100,7 +100,7 @@ def _text(value: Any, most: int) -> str:
         return ", ".join(f"{name}: {_text(entry, most)}" for name, entry in value.items())
     if isinstance(value, list):
         more = [f"and {len(value) - most:,} more"] if len(value) > most else []
-        return "; ".join([*(_text(each, most) for each in value[:most]), *more]) if value else "none"
+        return "; ".join([*(_text(entry, most) for entry in value[:most]), *more]) if value else "none"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):
@@ -120,9 +120,9 @@ def _run(directory: Path) -> dict[str, Any]:
     """The traces of an ordinary or planned run, and what else is in its directory."""
     from astra_tacos.run.directory import Given, find_files
 
-    found = find_files(directory, typed_command(), Given())
-    assert found.workload is not None  # find_files
-    return {"workload": found.workload.name} | _trace(found.workload) | _surroundings(directory)
+    files = find_files(directory, typed_command(), Given())
+    assert files.workload is not None  # find_files
+    return {"workload": files.workload.name} | _trace(files.workload) | _surroundings(directory)
 
 
 def _surroundings(directory: Path) -> dict[str, Any]:
@@ -132,8 +132,10 @@ def _surroundings(directory: Path) -> dict[str, Any]:
 
     network = directory / NETWORK
     kept = ("topology", "num_npus")
-    about = {name: value for name, value in summarise_network(network).items() if name in kept} if network.is_file() else {}
-    return {"network": about or "none (--network of other commands)", "planned": (directory / "plan.json").is_file()}
+    network_figures = (
+        {name: value for name, value in summarise_network(network).items() if name in kept} if network.is_file() else {}
+    )
+    return {"network": network_figures or "none (--network of other commands)", "planned": (directory / "plan.json").is_file()}
 
 
 def _pytorch(path: Path) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def lint(
     from astra_tacos.run.run import RunInputs
 
     start = None if inputs.directory == Path() else inputs.directory
-    asked = Given(
+    options_given = Given(
         workload=workload,
         system=inputs.system,
         network=inputs.network,
@@ -124,7 +124,7 @@ def lint(
         remote_memory=inputs.remote_memory,
         directory=start,
     )
-    path, asked = as_directory(path, asked)
+    path, options_given = as_directory(path, options_given)
     if path is None and workload is None:
         raise click.UsageError("Missing DIR, the directory of a run, or --workload.")
     if fix:
@@ -132,8 +132,8 @@ def lint(
             raise click.UsageError("Missing option '--output'.")
         if path is not None and is_compact(path):
             raise ConfigError(f"{path}: is a compact run, expected the ordinary one, which `export --format run` writes")
-        found = asked if path is None else find_files(path, typed_command(), asked)
-        inputs = replace(inputs, **{name: value for name, value in asdict(found).items() if value is not None})
+        given = options_given if path is None else find_files(path, typed_command(), options_given)
+        inputs = replace(inputs, **{name: value for name, value in asdict(given).items() if value is not None})
         from astra_tacos.workload.repairer.repair import check_repair_output, repair
 
         check_repair_output(output, inputs)
@@ -149,7 +149,7 @@ def lint(
     if output is not None or ranks is not None or without:
         raise click.UsageError("--output, --ranks and --without are for --fix.")
     if path is not None:
-        run = find_given(path, asked)
+        run = find_given(path, options_given)
     else:
         if inputs.system is None or inputs.network is None:
             raise click.UsageError(f"Missing option '--{'network' if inputs.system else 'system'}'.")

@@ -74,10 +74,10 @@ def read(
     from astra_tacos.network.fabric.between_hosts import BetweenHosts
     from astra_tacos.network.fabric.files import read_fabric
 
-    what, network = read_fabric(
+    kind, network = read_fabric(
         paths[0], latency, cpu_bandwidth, paths[1:], bandwidth, BetweenHosts.parse(between) if between else None
     )
-    _write(network, output, {"read": ", ".join(map(str, paths)), "kind": what}, as_json)
+    _write(network, output, {"read": ", ".join(map(str, paths)), "kind": kind}, as_json)
 
 
 @network.command("write")
@@ -115,10 +115,10 @@ def measured(algorithm: str, size: int, output: Path, as_json: bool, **files: An
     from astra_tacos.network.fabric.measured import MeasuredHosts
     from astra_tacos.pages.csv_table import write_table
 
-    found = MeasuredHosts.of(read_host_matrix(**files), algorithm, size)
+    hosts = MeasuredHosts.of(read_host_matrix(**files), algorithm, size)
     table = io.StringIO()
-    write_table(table, [("npu", "host"), *enumerate(found.hosts)])
-    _write(found.network, output, found.to_json(), as_json, found.rows(), {"hosts.csv": table.getvalue()})
+    write_table(table, [("npu", "host"), *enumerate(hosts.hosts)])
+    _write(hosts.network, output, hosts.to_json(), as_json, hosts.rows(), {"hosts.csv": table.getvalue()})
 
 
 def _command(name: str, kind: FabricKind) -> click.Command:
@@ -143,7 +143,7 @@ for _name, _kind in KINDS.items():
 def _write(
     network: NetworkConfig,
     output: Path,
-    about: dict[str, Any],
+    origin: dict[str, Any],
     as_json: bool,
     rows: Iterable[Row] = (),
     tables: dict[str, str] | None = None,
@@ -153,7 +153,7 @@ def _write(
 
     shape = write_network_directory(network, output, tables or {})
     if as_json:
-        print_json(about | shape)
+        print_json(origin | shape)
         return
-    title = " ".join(about.get(key, "") for key in ("kind", "read")).strip() or "network"
+    title = " ".join(origin.get(key, "") for key in ("kind", "read")).strip() or "network"
     print_result(Answer(title, [*(Row(key, value) for key, value in shape.items()), *rows]))

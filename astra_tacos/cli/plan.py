@@ -127,8 +127,8 @@ def plan(
     else:
         program = find_program(inputs, astra_sim_bin, in_ns3) if in_astra_sim else None
         compile_ahead(*PLANNING, *(() if request.keep_collectives else ALL_SEARCHING))
-        what = "scheduling" if request.keep_collectives else "planning (native configurations, then collectives)"
-        with points_to_lint(), progress(what) as on_progress:
+        work = "scheduling" if request.keep_collectives else "planning (native configurations, then collectives)"
+        with points_to_lint(), progress(work) as on_progress:
             planned = planning.plan(request, output, on_progress, on_progress)
         if program is not None:
             measured = measure_plan(inputs, output, program, request.baseline, in_ns3, progress)
@@ -144,9 +144,9 @@ def _print(
     result = planned.result
     if as_json:
         cached = {} if result is None else {"cases_from_cache": sum(case.from_cache for case in result.cases)}
-        found = planned.to_json() | {"output": str(output)} | cached
-        found |= network.carried_error
-        print_json(found if result is None else found | {"astra_sim": measured or None})
+        document = planned.to_json() | {"output": str(output)} | cached
+        document |= network.carried_error
+        print_json(document if result is None else document | {"astra_sim": measured or None})
         return
     scheduled, importance = planned.scheduled, Importance.DETAIL if verbose else Importance.ANSWER
     if result is None:

@@ -145,7 +145,7 @@ def refuse_others(inputs: CompactInputs) -> None:
     backend = context.params["backend"]
     names += [f"--backend {backend}"] if backend not in (None, *BACKENDS) else []
     if names:
-        told = ", ".join(names)
+        names_text = ", ".join(names)
         raise click.UsageError(
-            f"{told}: {inputs.folder} is a compact run, expected --network, --backend, --baseline and --effort."
+            f"{names_text}: {inputs.folder} is a compact run, expected --network, --backend, --baseline and --effort."
         )

@@ -104,7 +104,7 @@ def replay(
     from astra_tacos.workload.linted_replay import ReplayOutputs, replay_compact, replay_embedded, replay_in_astra_sim
 
     check_ns3(ns3_config, backend, in_ns3)
-    asked, slow, delay_ns = ReplayOutputs(csv_path, chrome_trace, output), dict(slowed), dict(delayed)
+    outputs, slow, delay_ns = ReplayOutputs(csv_path, chrome_trace, output), dict(slowed), dict(delayed)
     if len(slow) < len(slowed):
         raise click.UsageError("Got a rank of --slow twice, expected one factor for each.")
     if len(delay_ns) < len(delayed):
@@ -115,18 +115,18 @@ def replay(
         from astra_tacos.network.network_config import read_network
 
         if is_packet_level(backend) or in_astra_sim:
-            what = f"--backend {ASTRA_SIM} and {NS3}" if in_astra_sim else "Packets"
-            raise click.UsageError(f"{what} need an ordinary run: `export {inputs.folder} --format run` writes it.")
-        asked.check((inputs.network,))
+            replay_kind = f"--backend {ASTRA_SIM} and {NS3}" if in_astra_sim else "Packets"
+            raise click.UsageError(f"{replay_kind} need an ordinary run: `export {inputs.folder} --format run` writes it.")
+        outputs.check((inputs.network,))
         compile_ahead(*READING, *REPLAYING)
-        compact = replay_compact(inputs.folder, read_network(inputs.network), backend, asked, progress, slow, delay_ns)
+        compact = replay_compact(inputs.folder, read_network(inputs.network), backend, outputs, progress, slow, delay_ns)
         _finish(compact, verbose=verbose, as_json=as_json)
         return
     if inputs is None:
         if path is None:
             raise click.UsageError("Missing PATH, or --workload, --system and --network.")
         kind, target = identify(path)
-        if asked != ReplayOutputs() or slow or delay_ns or in_astra_sim:
+        if outputs != ReplayOutputs() or slow or delay_ns or in_astra_sim:
             raise click.UsageError(
                 "--csv, --chrome-trace, --output, --slow, --delay and --backend astra-sim need a whole run: give its directory."
             )
@@ -134,16 +134,16 @@ def replay(
         return
     inputs, limit = replace(inputs, ns3=ns3_config), None if as_json else 1
     if in_astra_sim:
-        if asked != ReplayOutputs() or slow or delay_ns:
+        if outputs != ReplayOutputs() or slow or delay_ns:
             raise click.UsageError(
                 "--csv, --chrome-trace, --output, --slow and --delay need an embedded backend: ASTRA-sim prints finish times."
             )
         in_simulator = replay_in_astra_sim(inputs, astra_sim_bin, NS3 if in_ns3 else ASTRA_SIM, limit, progress)
         _print(in_simulator, [], verbose=verbose, as_json=as_json)
         return
-    asked.check((inputs.network, inputs.system, inputs.groups, inputs.remote_memory))
+    outputs.check((inputs.network, inputs.system, inputs.groups, inputs.remote_memory))
     compile_ahead(*REPLAYING, *LINTING)
-    embedded = replay_embedded(inputs, backend, asked, limit, progress_to_lint, slow, delay_ns)
+    embedded = replay_embedded(inputs, backend, outputs, limit, progress_to_lint, slow, delay_ns)
     _finish(embedded, verbose=verbose, as_json=as_json)
 
 

@@ -80,15 +80,15 @@ def sweep(
 
 def _counts(job: SweepJob) -> tuple[dict[str, Any], list[Row]]:
     """What `--dry-run` prints: as an object, and as rows."""
-    asked, run, workers = job.asked, job.run, job.num_workers
-    errors = [point.error for point in asked.points if point.error is not None]
-    refused = asked.num_combinations - len(asked.points)
+    sweep, run, workers = job.asked, job.run, job.num_workers
+    errors = [point.error for point in sweep.points if point.error is not None]
+    refused = sweep.num_combinations - len(sweep.points)
     num_results = len(run.outcomes) + len(run.missing)
     seconds = run.seconds_left(workers)
     figures = {
-        "name": asked.name,
-        "combinations": asked.num_combinations,
-        "points": len(asked.points),
+        "name": sweep.name,
+        "combinations": sweep.num_combinations,
+        "points": len(sweep.points),
         "invalid": len(errors),
         "results": num_results,
         "reused": run.num_reused,
@@ -104,9 +104,9 @@ def _counts(job: SweepJob) -> tuple[dict[str, Any], list[Row]]:
         time_left = Row("time", duration(seconds), note=f"on {where}, by the {run.num_reused:,} results already computed")
     rows = [
         time_left,
-        Row("points", len(asked.points), note=f"{refused:,} more are excluded by where" if refused else ""),
+        Row("points", len(sweep.points), note=f"{refused:,} more are excluded by where" if refused else ""),
         Row("results", num_results, note=f"distinct, {run.num_reused:,} of them already computed"),
         *([Row("invalid", len(errors), note=errors[0])] if errors else []),
-        Row("axes", note=", ".join(asked.axes) or "none"),
+        Row("axes", note=", ".join(sweep.axes) or "none"),
     ]
     return figures, rows

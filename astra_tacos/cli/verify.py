@@ -98,7 +98,7 @@ def verify(path: Path, network_path: Path | None, collective: str | None, before
             raise ConfigError(f"{path}: a {kind}, expected a run directory, schedule, MSCCL XML, MSCCL++ plan or trace prefix")
     proven = all(verdict.proven for verdict in verdicts)
     if as_json:
-        violations = [each for verdict in verdicts for each in verdict.listed()]
+        violations = [violation for verdict in verdicts for violation in verdict.listed()]
         print_json({"ok": proven, "checked": [verdict.to_json() for verdict in verdicts], "violations": violations})
     else:
         for verdict in verdicts:

@@ -84,17 +84,17 @@ def make_collective(
     if name not in (*COLLECTIVES, *UNEQUAL):
         raise ConfigError(f"collective: found {name!r}, expected {', '.join((*COLLECTIVES, *UNEQUAL))}")
     if (part_bytes is not None) != (name in UNEQUAL):
-        found = "found sizes of" if part_bytes is not None else "found no sizes of its"
-        raise ConfigError(f"{name}: {found} parts, which {', '.join(UNEQUAL)} has and no other collective")
+        mismatch = "found sizes of" if part_bytes is not None else "found no sizes of its"
+        raise ConfigError(f"{name}: {mismatch} parts, which {', '.join(UNEQUAL)} has and no other collective")
     if root is not None and name not in ROOTED:
         raise ConfigError(f"{name}: found root {root}, but only {', '.join(sorted(ROOTED))} have a root")
     if num_owners is not None and name != "all-reduce":
         raise ConfigError(f"{name}: found {num_owners} owners of chunks, but only all-reduce has a choice")
     if members is not None:
-        own = _checked_members(name, num_npus, members, root)
-        place = None if root is None else own.index(root)
-        among = make_collective(name, len(own), size_bytes, chunks_per_npu, place, None, num_owners, part_bytes)
-        return among.renumbered(np.array(own), num_npus)
+        npus = _checked_members(name, num_npus, members, root)
+        place = None if root is None else npus.index(root)
+        among = make_collective(name, len(npus), size_bytes, chunks_per_npu, place, None, num_owners, part_bytes)
+        return among.renumbered(np.array(npus), num_npus)
     if part_bytes is not None:
         if len(part_bytes) != num_npus:
             raise ConfigError(f"{name}: found sizes of {len(part_bytes)} NPUs, expected {num_npus}")
@@ -110,9 +110,9 @@ def size_as_run(name: str, num_members: int, size_bytes: int) -> int:
     return max(size_bytes, num_members) if is_shared and size_bytes > 0 else size_bytes
 
 
-def _checked_members(name: str, num_npus: int, found: Sequence[int], root: int | None) -> list[int]:
+def _checked_members(name: str, num_npus: int, npus: Sequence[int], root: int | None) -> list[int]:
     """The members in ascending order, if they are NPUs and the root is one of them."""
-    members = sorted(found)
+    members = sorted(npus)
     if len(set(members)) < len(members):
         raise ConfigError(f"{name}: found a member twice, expected each once")
     if members and not 0 <= members[0] <= members[-1] < num_npus:

@@ -68,22 +68,22 @@ def parse_zipf(text: str, num_npus: int, size_bytes: int) -> Ints:
         If it is no such description, or what `zipf_parts` refuses.
     """
     _, _, rest = text.partition(":")
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for number, part in enumerate(rest.split(",") if rest else ()):
         name, has_name, value = part.partition("=")
         name, value = (name.strip(), value) if has_name else ("skew" if number == 0 else "", name)
-        if name not in _KEYS or name in found:
+        if name not in _KEYS or name in fields:
             raise ConfigError(
                 f"{quoted(text)}: found {quoted(part)}, expected {', '.join(f'{key}=...' for key in _KEYS)}, each once"
             )
-        found[name] = value.strip()
-    skew = parse_decimal(found.get("skew", "1"))
-    seed = parse_whole(found.get("seed", "0"))
+        fields[name] = value.strip()
+    skew = parse_decimal(fields.get("skew", "1"))
+    seed = parse_whole(fields.get("seed", "0"))
     if skew is None:
-        raise ConfigError(f"{quoted(text)}: skew is {quoted(found['skew'])}, expected a number")
+        raise ConfigError(f"{quoted(text)}: skew is {quoted(fields['skew'])}, expected a number")
     if seed is None or seed < 0:
-        raise ConfigError(f"{quoted(text)}: seed is {quoted(found['seed'])}, expected a whole number, 0 or more")
-    token = parse_size(found["token"], f"{quoted(text)}: token") if "token" in found else min(_TOKEN_BYTES, size_bytes)
+        raise ConfigError(f"{quoted(text)}: seed is {quoted(fields['seed'])}, expected a whole number, 0 or more")
+    token = parse_size(fields["token"], f"{quoted(text)}: token") if "token" in fields else min(_TOKEN_BYTES, size_bytes)
     return zipf_parts(num_npus, size_bytes, float(skew), token, seed)
 
 

@@ -95,29 +95,29 @@ def _without_queues(topology: Topology, backend: Backend) -> AstraSimNetwork:
         note = "through switches ASTRA-sim may finish earlier than predicted, never later: it does not model contention there"
         return AstraSimNetwork(dimensions, backend, False, note)
     pairs = zip(topology.dimensions, dimensions, strict=True)
-    others = dict.fromkeys(f"{own.block} is written as {other.block}" for own, other in pairs if own != other)
+    others = dict.fromkeys(f"{block.block} is written as {other.block}" for block, other in pairs if block != other)
     note = f"{', '.join(others)}: neighbours cost the same" if others else ""
     return AstraSimNetwork(dimensions, backend, True, note)
 
 
 def _with_queues(topology: Topology, backend: Backend) -> AstraSimNetwork:
-    own = topology.dimensions
-    stand_ins = tuple(map(_queued_stand_in_of, own))
+    own_dimensions = topology.dimensions
+    stand_ins = tuple(map(_queued_stand_in_of, own_dimensions))
     is_alike = topology.is_regular and None not in stand_ins
-    is_own = stand_ins == own and backend.aborted_by(NetworkConfig(topology.name, own)) is None
-    if is_alike and len(own) == 1 and is_own:
-        return AstraSimNetwork(own, backend, not topology.has_switches, _PORT_NOTE if topology.has_switches else "")
+    is_own = stand_ins == own_dimensions and backend.aborted_by(NetworkConfig(topology.name, own_dimensions)) is None
+    if is_alike and len(own_dimensions) == 1 and is_own:
+        return AstraSimNetwork(own_dimensions, backend, not topology.has_switches, _PORT_NOTE if topology.has_switches else "")
     if topology.is_uniform and not topology.has_switches:
         return AstraSimNetwork((_stand_in(topology),), backend, True, _stand_in_note(topology))
-    if not own:
+    if not own_dimensions:
         return _approximate(topology)
     if is_alike:
         dimensions = tuple(dimension for dimension in stand_ins if dimension is not None)
-        notes = [f"stock ASTRA-sim has no {backend} model of this network: it runs on {backend.needs(len(own))}"]
+        notes = [f"stock ASTRA-sim has no {backend} model of this network: it runs on {backend.needs(len(own_dimensions))}"]
         notes += [_PORT_NOTE] if topology.has_switches else []
         return AstraSimNetwork(dimensions, backend, not topology.has_switches, "; ".join(notes))
     note = f"no version of ASTRA-sim has a {backend} model of this network: its cycles will differ from the prediction"
-    return AstraSimNetwork(tuple(map(_stand_in_of, own)), CONGESTION_UNAWARE, False, note)
+    return AstraSimNetwork(tuple(map(_stand_in_of, own_dimensions)), CONGESTION_UNAWARE, False, note)
 
 
 def _approximate(topology: Topology) -> AstraSimNetwork:

@@ -120,7 +120,7 @@ def _sends(proven: ProvenProgram, collective: Collective, execution: Execution, 
     first = [0]
     for action, _, dst, channel in execution.hops:
         begin = len(rows)
-        for value in [value for each in execution.sends[action] for value in carried.of_send[each]]:
+        for value in [value for send in execution.sends[action] for value in carried.of_send[send]]:
             chunk = value_chunk[value]
             item = chunk if sums is None else value
             if chunk < 0 or (dst, item) in has or (dst, item) in makes:
@@ -204,8 +204,8 @@ class Candidate:
         """
         if reason := self.why_not(collective):
             raise ConfigError(f"{self.proven.path}: {reason}")
-        found = [convert(self.proven, topology, collective.size_bytes, model, reduce_bandwidth_gbps) for model in models]
-        return min(found, key=lambda each: exact_time_ns(each.schedule))
+        conversions = [convert(self.proven, topology, collective.size_bytes, model, reduce_bandwidth_gbps) for model in models]
+        return min(conversions, key=lambda conversion: exact_time_ns(conversion.schedule))
 
     def why_not(self, collective: Collective) -> str | None:
         """The reason why this program does not do a collective; None if it does."""

@@ -156,14 +156,14 @@ def _places(schedule: Schedule, sums: PartialSums, npu: Ints, value: NDArray[np.
     known, which = np.unique(at, return_inverse=True)
     npus, values = known // sums.num_values, known % sums.num_values
     chunk = sums.chunk[values]
-    own = sums.npu[values] == npus
+    is_own = sums.npu[values] == npus
     whole_at, whole = needed_totals(sums, schedule.collective)
-    is_result = np.isin(known, whole_at * sums.num_values + whole) & ~own
-    rest = ~own & ~is_result
+    is_result = np.isin(known, whole_at * sums.num_values + whole) & ~is_own
+    rest = ~is_own & ~is_result
     before = np.cumsum(rest) - rest
     begins = np.searchsorted(npus, np.arange(schedule.topology.num_npus))
     place = 2 * total + before - np.append(before, 0)[begins][npus]
-    place = np.where(own, chunk, np.where(is_result, total + chunk, place))
+    place = np.where(is_own, chunk, np.where(is_result, total + chunk, place))
     places: Ints32 = place[which].astype(np.int32)
     return places
 
@@ -323,7 +323,7 @@ def schedule_trace(
     4
     """
     order, in_flight = order_of_traces(schedule, link_order, in_flight)
-    sends = tuple(id(getattr(schedule, each.name)) for each in fields(schedule) if each.name not in _BESIDE_SENDS)
+    sends = tuple(id(getattr(schedule, field.name)) for field in fields(schedule) if field.name not in _BESIDE_SENDS)
     return replace(_last_trace(Keyed(sends, schedule), order, first_tag, in_flight), prefix=name)
 
 

@@ -172,7 +172,7 @@ def _schedule_events(schedule: Schedule) -> Iterator[dict[str, Any]]:
     start, end, done = schedule.start_ns[row].tolist(), schedule.end_ns[row].tolist(), schedule.done_ns[row].tolist()
     columns = (column[order].tolist() for column in (use.message, use.link, use.start_ns, use.end_ns))
     for message, link, held_from, held_to in zip(*columns, strict=True):
-        about = {"message": message, "bytes": size[message], "start_ns": start[message], "end_ns": end[message]}
+        arguments = {"message": message, "bytes": size[message], "start_ns": start[message], "end_ns": end[message]}
         yield {
             "ph": "X",
             "name": f"chunk {names[message]}, {src[message]} -> {dst[message]}, {format_size(size[message])}",
@@ -181,7 +181,7 @@ def _schedule_events(schedule: Schedule) -> Iterator[dict[str, Any]]:
             "tid": link,
             "ts": held_from / 1000,
             "dur": (held_to - held_from) / 1000,
-            "args": about | {"usable_ns": done[message]},
+            "args": arguments | {"usable_ns": done[message]},
         }
 
 

@@ -206,8 +206,8 @@ class Exporter(Generic[Result]):
         if self.writes == "file":
             check_writable(path)
         else:
-            what = f"{self.name.removesuffix('-directory')} directory of astra_tacos"
-            check_replaceable(path, what, self.is_own, self.inside)
+            kind = f"{self.name.removesuffix('-directory')} directory of astra_tacos"
+            check_replaceable(path, kind, self.is_own, self.inside)
 
     def read_option(self, text: str) -> tuple[str, Any]:
         """Name and value of an option written as `NAME=VALUE`; the name as `export` takes it.

@@ -134,8 +134,8 @@ def _of_sends(needs: list[list[int]], sends: ChunkRuns) -> list[list[int]]:
     of_row = sends.of_row.tolist()
     joined: list[dict[int, None]] = [{} for _ in range(2 * len(sends.row))]
     for access, others in enumerate(needs):
-        own = 2 * of_row[access >> 1] + (access & 1)
-        joined[own] |= dict.fromkeys(2 * of_row[other >> 1] + (other & 1) for other in others)
+        own_access = 2 * of_row[access >> 1] + (access & 1)
+        joined[own_access] |= dict.fromkeys(2 * of_row[other >> 1] + (other & 1) for other in others)
     return [list(others) for others in joined]
 
 
@@ -437,12 +437,12 @@ def _warnings(schedule: Schedule, rules: _Dialect, layout: Layout) -> tuple[str,
     checks.append(("as the thread block to depend on", depended, every, MAX_DEPID, ""))
     checks.append(("XML nodes to read", nodes, every, MAX_XML_NODES, fewer))
     warnings = []
-    for what, found, who, limit, hint in checks:
-        over = {npu: count for npu, count in found.items() if count > limit}
+    for subject, counts, who, limit, hint in checks:
+        over = {npu: count for npu, count in counts.items() if count > limit}
         if over:
             npu = max(over, key=over.__getitem__)
             others = f" ({len(over)} NPUs are above)" if len(over) > 1 else ""
-            warnings.append(f"NPU {npu} has {over[npu]} {what}, {who}: at most {limit}{others}{hint}")
+            warnings.append(f"NPU {npu} has {over[npu]} {subject}, {who}: at most {limit}{others}{hint}")
     for who, limit in rules.channels:
         if layout.num_channels > limit:
             warnings.append(f"the program has {layout.num_channels} channels, {who}: at most {limit}{fewer}")
@@ -450,8 +450,8 @@ def _warnings(schedule: Schedule, rules: _Dialect, layout: Layout) -> tuple[str,
         warnings.append(f"the program has {num_npus} gpu elements, {every}: at most {MAX_CHILDREN}")
     sizes = schedule.collective.class_size_bytes
     if len(sizes) > 1:
-        what = f"chunks are {sizes[0]} and {sizes[-1]} bytes, MSCCL XML has equal chunks only"
-        warnings.append(f"{what}: use a buffer of a multiple of {schedule.collective.num_chunks} bytes")
+        subject = f"chunks are {sizes[0]} and {sizes[-1]} bytes, MSCCL XML has equal chunks only"
+        warnings.append(f"{subject}: use a buffer of a multiple of {schedule.collective.num_chunks} bytes")
     return tuple(warnings)
 
 

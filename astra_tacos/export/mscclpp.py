@@ -123,7 +123,7 @@ def mscclpp_plan(schedule: Schedule) -> dict[str, Any]:
         "protocol": "Simple",
         "inplace": collective.name != "all-to-all",
         "reuse_resources": False,
-        "gpus": [_gpu(npu, chunks, scratch[npu], own) for npu, own in enumerate(blocks)],
+        "gpus": [_gpu(npu, chunks, scratch[npu], npu_blocks) for npu, npu_blocks in enumerate(blocks)],
         "num_threads_per_block": 1024,
         "use_double_scratch_buffer": False,
         "buffer_alignment": 16,
@@ -135,8 +135,8 @@ def mscclpp_plan(schedule: Schedule) -> dict[str, Any]:
 def _blocks(schedule: Schedule) -> tuple[list[list[_Block]], list[int]]:
     """The thread blocks of every NPU, and how many chunks its scratch buffer has."""
     num_npus, num_chunks = schedule.topology.num_npus, schedule.collective.num_chunks
-    own, scratch = _own_blocks(schedule)
-    blocks = _shared(own, -(-num_chunks // _MOST_BLOCKS))
+    blocks_of_chunk, scratch = _own_blocks(schedule)
+    blocks = _shared(blocks_of_chunk, -(-num_chunks // _MOST_BLOCKS))
     if schedule.collective.name == "all-to-all":
         part = schedule.collective.chunks_per_npu
         for npu in range(num_npus):
@@ -155,17 +155,19 @@ def _own_blocks(schedule: Schedule) -> tuple[list[list[_Block]], list[int]]:
     """
     num_npus, num_chunks = schedule.topology.num_npus, schedule.collective.num_chunks
     events, scratch = _events(schedule)
-    own = [[_Block() for _ in range(num_npus)] for _ in range(num_chunks)]
-    for (chunk, npu), what in events.items():
-        block = own[chunk][npu]
-        for is_send, group in groupby(sorted(what, key=lambda event: (event.time, event.is_send)), lambda event: event.is_send):
+    blocks_of_chunk = [[_Block() for _ in range(num_npus)] for _ in range(num_chunks)]
+    for (chunk, npu), chunk_events in events.items():
+        block = blocks_of_chunk[chunk][npu]
+        for is_send, group in groupby(
+            sorted(chunk_events, key=lambda event: (event.time, event.is_send)), lambda event: event.is_send
+        ):
             (_add_sends if is_send else _add_receives)(block, list(group))
         if not block.fits:
             raise ConfigError(
                 f"chunk {chunk} takes NPU {npu} {len(block.ops)} operations with {len(block.peers)} peers in a thread block, "
                 f"the executor has {_MOST_OPS} and {_MOST_CHANNELS}"
             )
-    return own, scratch
+    return blocks_of_chunk, scratch
 
 
 def _events(schedule: Schedule) -> tuple[dict[tuple[int, int], list[_Event]], list[int]]:
@@ -228,9 +230,9 @@ def _add_receives(block: _Block, receives: list[_Event]) -> None:
         block.ops += [{"name": "wait", "channel_ids": channels, "channel_type": "memory"}, _NOP]
         adds = [event for event in few if event.adds]
         if adds:
-            own = {"type": adds[0].here[0], "index": adds[0].here[1], "size": 1}
-            sources = [own, *({"type": event.there[0], "index": event.there[1], "size": 1} for event in adds)]
-            block.ops += [{"name": "re", "src_buff": sources, "dst_buff": [own], "reduce_op": "sum"}, _NOP]
+            target = {"type": adds[0].here[0], "index": adds[0].here[1], "size": 1}
+            sources = [target, *({"type": event.there[0], "index": event.there[1], "size": 1} for event in adds)]
+            block.ops += [{"name": "re", "src_buff": sources, "dst_buff": [target], "reduce_op": "sum"}, _NOP]
 
 
 def _channels(block: _Block, peers: list[int]) -> list[int]:
@@ -241,20 +243,20 @@ def _channels(block: _Block, peers: list[int]) -> list[int]:
     return [block.peers.index(peer) for peer in peers]
 
 
-def _shared(own: list[list[_Block]], at_least: int) -> list[list[_Block]]:
+def _shared(blocks_of_chunk: list[list[_Block]], at_least: int) -> list[list[_Block]]:
     """The thread blocks of each NPU: about so many chunks share one, fewer where an NPU's operations would not fit."""
-    made: list[list[_Block]] = []  # by group of chunks, then by NPU
+    shared_blocks: list[list[_Block]] = []  # by group of chunks, then by NPU
     in_last = 0
-    for blocks in own:
-        if made and in_last < at_least:
-            joined = [_joined(before, block) for before, block in zip(made[-1], blocks, strict=True)]
+    for blocks in blocks_of_chunk:
+        if shared_blocks and in_last < at_least:
+            joined = [_joined(before, block) for before, block in zip(shared_blocks[-1], blocks, strict=True)]
             if all(block.fits for block in joined):
-                made[-1] = joined
+                shared_blocks[-1] = joined
                 in_last += 1
                 continue
-        made.append(blocks)
+        shared_blocks.append(blocks)
         in_last = 1
-    return [list(of_npu) for of_npu in zip(*made, strict=True)]
+    return [list(of_npu) for of_npu in zip(*shared_blocks, strict=True)]
 
 
 def _joined(first: _Block, then: _Block) -> _Block:

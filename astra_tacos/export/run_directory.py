@@ -256,8 +256,8 @@ class RunDirectory(Exported):
     @property
     def figures(self) -> dict[str, Any]:
         """The backend of ASTRA-sim to run, whether it takes the predicted time, and what has to be built in (None: nothing)."""
-        own = {"astra_sim_backend": self.network.backend.name, "astra_sim_exact": self.is_exact}
-        return own | {"astra_sim_needs": self.network.needs}
+        network_figures = {"astra_sim_backend": self.network.backend.name, "astra_sim_exact": self.is_exact}
+        return network_figures | {"astra_sim_needs": self.network.needs}
 
     @property
     def command(self) -> str:
@@ -274,7 +274,7 @@ def start_command(script: Path, network: NetworkConfig, clock: Backend) -> str:
         What its `network.yml` says.
     """
     binaries = binaries_for(network)
-    chosen = min(binaries, key=lambda each: (each.branch is not None, each.backend != clock), default=None)
+    chosen = min(binaries, key=lambda binary: (binary.branch is not None, binary.backend != clock), default=None)
     return f"ASTRA_SIM_BIN=.../{chosen.backend.binary} {shlex.quote(str(script))}" if chosen else ""
 
 
@@ -384,10 +384,10 @@ def _write(
 
 def _known_prints(prints: Sequence[dict[str, Any]]) -> dict[Binary, int]:
     """What programs print, by the entry `prints` of a result."""
-    known = {(each["backend"], each["from"]): each["time_ns"] for each in prints}
-    branches = [Binary(each, branch) for each in BACKENDS.values() for branch in (None, each.branch)]
-    times = {each: known.get((each.backend.name, each.label)) for each in branches}
-    return {each: time_ns for each, time_ns in times.items() if time_ns is not None}
+    known = {(printed["backend"], printed["from"]): printed["time_ns"] for printed in prints}
+    branches = [Binary(backend, branch) for backend in BACKENDS.values() for branch in (None, backend.branch)]
+    times = {binary: known.get((binary.backend.name, binary.label)) for binary in branches}
+    return {binary: time_ns for binary, time_ns in times.items() if time_ns is not None}
 
 
 def write_inputs(directory: Path, collective: Collective, result: dict[str, Any]) -> Path:

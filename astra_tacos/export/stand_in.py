@@ -109,11 +109,11 @@ def _sizes_for_times(schedule: Schedule, links: Dimension) -> tuple[Ints, int]:
     hold, delay = sizes.timing.link_hold_ns[link, sizes.size_class], sizes.timing.link_delay_ns[link, sizes.size_class]
     best, error = np.zeros(len(link), np.int64), np.full(len(link), np.iinfo(np.int64).max)
     for candidate in (np.rint(exact_bytes), np.floor(exact_bytes), np.ceil(exact_bytes)):
-        whole = np.maximum(candidate, 1.0)
-        takes = whole / rate
+        num_bytes = np.maximum(candidate, 1.0)
+        takes = num_bytes / rate
         off = np.maximum(np.abs(takes.astype(np.int64) - hold), np.abs((links.latency_ns + takes).astype(np.int64) - delay))
         better = off < error
-        best[better], error[better] = whole[better].astype(np.int64), off[better]
+        best[better], error[better] = num_bytes[better].astype(np.int64), off[better]
     return best, int(error.max(initial=0))
 
 
@@ -157,9 +157,9 @@ def _without_idle(schedule: Schedule) -> tuple[Ints, Schedule]:
         link_src=number[old.link_src[link]].astype(np.int32),
         link_dst=number[old.link_dst[link]].astype(np.int32),
         forwarding=tuple(
-            each for each, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
+            device for device, is_kept in zip(old.forwarding, kept[old.num_endpoints :].tolist(), strict=True) if is_kept
         ),
-        reducing=tuple(replace(each, device=int(number[each.device])) for each in old.reducing if kept[each.device]),
+        reducing=tuple(replace(adder, device=int(number[adder.device])) for adder in old.reducing if kept[adder.device]),
         link_bandwidth_gibps=old.link_bandwidth_gibps[link],
         link_latency_ns=old.link_latency_ns[link],
         link_dimension=old.link_dimension[link],
@@ -226,8 +226,8 @@ def why_no_stand_in(schedule: Schedule) -> str | None:
 def write_stand_in(schedule: Schedule, directory: Path) -> StandInDirectory:
     """Write the stand-in run of a schedule into an empty directory."""
     stand_in = stand_in_of(schedule)
-    about = {"stand_in": {"exact": stand_in.network.is_exact, "hop_error_ns": stand_in.error_ns}}
-    prefix = write_inputs(directory, stand_in.schedule.collective, certify(schedule) | about)
+    stand_in_keys = {"stand_in": {"exact": stand_in.network.is_exact, "hop_error_ns": stand_in.error_ns}}
+    prefix = write_inputs(directory, stand_in.schedule.collective, certify(schedule) | stand_in_keys)
     stand_in.nodes().write(prefix)
     (directory / "network.yml").write_text(stand_in.network.to_yaml(), encoding="utf-8")
     write_json(directory / RANK_MAP, rank_map(schedule.topology, stand_in.device))
@@ -238,11 +238,11 @@ def write_stand_in(schedule: Schedule, directory: Path) -> StandInDirectory:
 def rank_map(topology: Topology, device: Ints) -> dict[str, Any]:
     """Who each rank stands for: the id of a device, and `npu` or the kind and name of a device that forwards."""
     ranks: list[dict[str, Any]] = []
-    adding = {each.device for each in topology.reducing}
+    adding = {adder.device for adder in topology.reducing}
     for rank, number in enumerate(device.tolist()):
         at = number - topology.num_endpoints
-        own = topology.forwarding[at] if 0 <= at < len(topology.forwarding) else ForwardingDevice()
-        kind, name = ("npu", "") if at < 0 else (own.kind, own.name)
+        forwarder = topology.forwarding[at] if 0 <= at < len(topology.forwarding) else ForwardingDevice()
+        kind, name = ("npu", "") if at < 0 else (forwarder.kind, forwarder.name)
         adds = {"adds": True} if number in adding else {}
         ranks.append({"rank": rank, "device": number, "kind": kind, "name": name, **adds})
     return {"network": topology.name, "npus": topology.num_endpoints, "ranks": ranks}

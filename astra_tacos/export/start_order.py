@@ -73,8 +73,10 @@ def execute(program: Program, topology: Topology, timing: Timing, size_class: ND
     message
         See `messages_of`.
     """
-    first_act, acts = (each.tolist() for each in group_by(program.action_op, np.arange(len(program.action_op)), program.num_ops))
-    first_after, after = (each.tolist() for each in group_by(program.before, program.after, program.num_ops))
+    first_act, acts = (
+        column.tolist() for column in group_by(program.action_op, np.arange(len(program.action_op)), program.num_ops)
+    )
+    first_after, after = (column.tolist() for column in group_by(program.before, program.after, program.num_ops))
     waiting = np.bincount(program.after, minlength=program.num_ops)
     receiver = dict(zip(program.message_send.tolist(), program.action_op[program.message_recv].tolist(), strict=True))
     waiting += np.bincount(program.action_op[program.message_recv], minlength=program.num_ops)
@@ -137,13 +139,13 @@ def message_paths(program: Program, topology: Topology, timing: Timing) -> dict[
     sends = np.flatnonzero(program.action_kind == Action.SEND)
     src, dst = program.op_rank[program.action_op[sends]], program.action_peer[sends]
     channel = topology.channel_of(src, dst)
-    found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    path_of: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
     before: dict[int, list[int]] = {}
     paths = {}
     for action, here, there, direct in zip(*(column.tolist() for column in (sends, src, dst, channel)), strict=True):
-        if (here, there) not in found:
-            found[here, there] = [(here, there, direct)] if direct >= 0 else _shortest(topology, timing, here, there, before)
-        paths[action] = found[here, there]
+        if (here, there) not in path_of:
+            path_of[here, there] = [(here, there, direct)] if direct >= 0 else _shortest(topology, timing, here, there, before)
+        paths[action] = path_of[here, there]
     return paths
 
 
@@ -227,13 +229,13 @@ class _Table:
 
     def value_of(self, held: _Held) -> int:
         """The one value that some values add up to; parts get smaller numbers than their sum."""
-        found = self._number.get(held)
-        if found is None:
-            found = self._number[held] = len(self.chunk)
+        number = self._number.get(held)
+        if number is None:
+            number = self._number[held] = len(self.chunk)
             self.chunk.append(self.chunk[next(iter(held))])
             self.npu.append(NO_NPU)
             self.parts.append(tuple(sorted(held)))
-        return found
+        return number
 
     def sums(self, total: list[int]) -> PartialSums:
         counts = np.array([len(parts) for parts in self.parts], np.int64)
@@ -265,7 +267,7 @@ def carried_values(proven: ProvenProgram, actions: list[int], reduces: bool) -> 
     columns = (program.action_kind, program.action_src, program.action_dst, program.action_count)
     kinds, sources, targets, counts = (column.tolist() for column in columns)
     of_send: dict[int, list[int]] = {}
-    made: set[tuple[int, int]] = set()
+    sums: set[tuple[int, int]] = set()
     received: set[tuple[int, int]] = set()
 
     def value_at(location: int) -> int:
@@ -275,7 +277,7 @@ def carried_values(proven: ProvenProgram, actions: list[int], reduces: bool) -> 
         value = table.value_of(held)
         rank = location // stride
         if (rank, value) not in received:
-            made.add((rank, value))
+            sums.add((rank, value))
         memory[location] = frozenset((value,))
         return value
 
@@ -289,11 +291,11 @@ def carried_values(proven: ProvenProgram, actions: list[int], reduces: bool) -> 
             received.update((dst // stride, value) for value in of_send[sent_by[action]])
         else:
             arrived = [memory.get(src + k, frozenset()) for k in range(count)]
-        own = {Action.RECV_REDUCE: src, Action.REDUCE: dst}.get(Action(kind))
+        added_to = {Action.RECV_REDUCE: src, Action.REDUCE: dst}.get(Action(kind))
         for k, held in enumerate(arrived):
-            memory[dst + k] = held if own is None else memory[own + k] | held
+            memory[dst + k] = held if added_to is None else memory[added_to + k] | held
     if table is None:
-        return Carried(of_send, None, made)
+        return Carried(of_send, None, sums)
     total: dict[int, int] = {}
     for location, (chunk, _) in proven.after.items():
         value = value_at(location)
@@ -302,4 +304,4 @@ def carried_values(proven: ProvenProgram, actions: list[int], reduces: bool) -> 
                 f"{proven.path}: NPU {location // stride} adds chunk {chunk} up in another way than other NPUs, "
                 "expected one way for all"
             )
-    return Carried(of_send, table.sums([total[chunk] for chunk in range(proven.whole)]), made)
+    return Carried(of_send, table.sums([total[chunk] for chunk in range(proven.whole)]), sums)

@@ -161,13 +161,15 @@ def with_failed_links(topology: Topology) -> Topology:
     """The topology with the links that its dimensions have and that it lacks, after its own: those that failed."""
     if not topology.dimensions:
         return topology
-    whole = _compose(NetworkConfig(topology.name, topology.dimensions))
-    if (whole.num_npus, whole.num_switches) != (topology.num_npus, topology.num_switches):
+    complete = _compose(NetworkConfig(topology.name, topology.dimensions))
+    if (complete.num_npus, complete.num_switches) != (topology.num_npus, topology.num_switches):
         return topology
     there = topology.link_src.astype(np.int64) * topology.num_devices + topology.link_dst
-    failed = np.flatnonzero(~np.isin(whole.link_src.astype(np.int64) * whole.num_devices + whole.link_dst, there))
+    failed = np.flatnonzero(~np.isin(complete.link_src.astype(np.int64) * complete.num_devices + complete.link_dst, there))
     of_links = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns", "link_dimension")
-    parts: dict[str, Any] = {name: np.concatenate((getattr(topology, name), getattr(whole, name)[failed])) for name in of_links}
+    parts: dict[str, Any] = {
+        name: np.concatenate((getattr(topology, name), getattr(complete, name)[failed])) for name in of_links
+    }
     return replace(topology, **parts)
 
 

@@ -82,9 +82,9 @@ def read_node_table(path: Path, num_devices: int) -> tuple[ForwardingDevice, ...
         raise ConfigError(f"{path}: device {missing} of the links is missing, expected a line for each")
     npus = [device for device, (kind, _) in kinds.items() if kind == NPU_KIND]
     if len(npus) < 2 or max(npus) >= len(npus):
-        found = f"NPU {max(npus)} after {max(npus) + 1 - len(npus)} other devices" if npus else "no NPU"
-        found = "one NPU" if npus == [0] else found
-        raise ConfigError(f"{path}: found {found}, expected two or more NPUs with the lowest ids")
+        npus_text = f"NPU {max(npus)} after {max(npus) + 1 - len(npus)} other devices" if npus else "no NPU"
+        npus_text = "one NPU" if npus == [0] else npus_text
+        raise ConfigError(f"{path}: found {npus_text}, expected two or more NPUs with the lowest ids")
     return tuple(ForwardingDevice(*kinds[device]) for device in range(len(npus), num_devices))
 
 
@@ -94,7 +94,7 @@ def node_table_lines(num_npus: int, forwarding: Sequence[ForwardingDevice]) -> I
     for npu in range(num_npus):
         yield f"{npu},{NPU_KIND},\n"
     for number, device in enumerate(forwarding):
-        name = '"' + device.name.replace('"', '""') + '"' if any(each in device.name for each in ',"') else device.name
+        name = '"' + device.name.replace('"', '""') + '"' if any(character in device.name for character in ',"') else device.name
         yield f"{num_npus + number},{device.kind},{name}\n"
 
 
@@ -132,10 +132,10 @@ class ReducingDevice:
 def reducing_text(devices: Sequence[ReducingDevice]) -> str:
     """The value of the key for some devices: a list of ids, or of mappings where they have limits."""
     alike: dict[tuple[int | None, int | None, int], list[int]] = {}
-    for each in devices:
-        alike.setdefault((each.window_bytes, each.ports, each.reduction_ns), []).append(each.device)
+    for device in devices:
+        alike.setdefault((device.window_bytes, device.ports, device.reduction_ns), []).append(device.device)
     if list(alike) == [(None, None, 0)]:
-        return f"[ {', '.join(str(each.device) for each in devices)} ]"
+        return f"[ {', '.join(str(device.device) for device in devices)} ]"
     entries = []
     for (window, ports, takes), ids in alike.items():
         fields = [f"devices: [ {', '.join(map(str, ids))} ]"]
@@ -183,18 +183,18 @@ def read_reducing(value: Value, every: Callable[[], Sequence[int]], first: int, 
     """
     content = value.content
     is_list = isinstance(content, list) and any(isinstance(entry, dict) for entry in content)
-    found: dict[int, ReducingDevice] = {}
+    reducing: dict[int, ReducingDevice] = {}
     for entry in [value / index for index in range(len(content))] if is_list else [value]:
         has_limits = isinstance(entry.content, dict)
         settings = entry.decoded(_Reducing) if has_limits else _Reducing(entry.decoded(_Ids))
         limits = _window(entry / "window", settings.window), settings.ports, settings.reduction_ns or 0
         for device in _devices(entry / "devices" if has_limits else entry, every, first, end):
-            if device in found:
+            if device in reducing:
                 raise ConfigError(f"{entry} names device {device} again, expected each once")
-            found[device] = ReducingDevice(device, *limits)
-    if not found:
+            reducing[device] = ReducingDevice(device, *limits)
+    if not reducing:
         raise ConfigError(f"{value} names no device, expected switches of the network")
-    return tuple(found[device] for device in sorted(found))
+    return tuple(reducing[device] for device in sorted(reducing))
 
 
 def check_reducing(source: str, devices: Sequence[ReducingDevice], first: int, end: int) -> None:
@@ -205,17 +205,17 @@ def check_reducing(source: str, devices: Sequence[ReducingDevice], first: int, e
     ConfigError
         If one is none of the devices from `first` up to `end`, comes before one of a smaller id, or has limits out of range.
     """
-    ids = [each.device for each in devices]
+    ids = [device.device for device in devices]
     if ids != sorted(set(ids)) or not all(first <= device < end for device in ids):
         raise ConfigError(f"{source}: reducing devices are {ids}, expected {_range(first, end)}, ascending")
-    for each in devices:
+    for device in devices:
         for name, value, least in (
-            ("window_bytes", each.window_bytes, 1),
-            ("ports", each.ports, 2),
-            ("reduction_ns", each.reduction_ns, 0),
+            ("window_bytes", device.window_bytes, 1),
+            ("ports", device.ports, 2),
+            ("reduction_ns", device.reduction_ns, 0),
         ):
             if value is not None and not least <= value <= _MOST:
-                raise ConfigError(f"{source}: {name} of device {each.device} is {value}, expected {least} to {_MOST}")
+                raise ConfigError(f"{source}: {name} of device {device.device} is {value}, expected {least} to {_MOST}")
 
 
 def _devices(ids: Value, every: Callable[[], Sequence[int]], first: int, end: int) -> Sequence[int]:

@@ -50,16 +50,16 @@ def find_renumbering(
         An NPU of each that has to be the same, if there is one.
     """
     npus = {topology.num_npus for topology in (*first, *second)}
-    shapes = [[(each.num_devices, each.num_links) for each in views] for views in (first, second)]
+    shapes = [[(view.num_devices, view.num_links) for view in views] for views in (first, second)]
     devices = sum(count for count, _ in shapes[0])
     if len(npus) > 1 or shapes[0] != shapes[1] or devices > _MOST_DEVICES:
         return None
     if any(topology.forwarding or topology.reducing for topology in (*first, *second)):
         return None
-    one, other = (_graph(views, mark) for views, mark in zip((first, second), marks, strict=True))
+    graph, other = (_graph(views, mark) for views, mark in zip((first, second), marks, strict=True))
     left = [_MOST_TRIED]
-    found = _match(one, other, _refined(one, one.colour), _refined(other, other.colour), left)
-    return None if found is None else found[: one.num_npus]
+    renumbering = _match(graph, other, _refined(graph, graph.colour), _refined(other, other.colour), left)
+    return None if renumbering is None else renumbering[: graph.num_npus]
 
 
 def _graph(views: Sequence[Topology], mark: int | None) -> _Graph:
@@ -96,7 +96,7 @@ def _refined(graph: _Graph, colour: _Colours) -> _Colours:
         known = count
 
 
-def _match(one: _Graph, other: _Graph, here: _Colours, there: _Colours, left: list[int]) -> Ints | None:
+def _match(graph: _Graph, other: _Graph, here: _Colours, there: _Colours, left: list[int]) -> Ints | None:
     """Where each device goes, given colours of both graphs; `left` counts down what may still be tried."""
     values, counts = np.unique(here, return_counts=True)
     if not np.array_equal(np.sort(here), np.sort(there)):
@@ -104,28 +104,28 @@ def _match(one: _Graph, other: _Graph, here: _Colours, there: _Colours, left: li
     if counts.max() == 1:
         moved = np.empty(len(here), np.int64)
         moved[np.argsort(here)] = np.argsort(there)
-        return moved if _is_same(one, other, moved) else None
+        return moved if _is_same(graph, other, moved) else None
     several = np.flatnonzero(counts > 1)
     value = values[several[np.argmin(counts[several])]]
     device = int(np.argmax(here == value))
     marked = here.copy()
     marked[device] = mixed(value.reshape(1))[0]
-    marked = _refined(one, marked)
+    marked = _refined(graph, marked)
     for candidate in np.flatnonzero(there == value).tolist():
         if left[0] <= 0:
             return None
         left[0] -= 1
         with_mark = there.copy()
         with_mark[candidate] = mixed(value.reshape(1))[0]
-        found = _match(one, other, marked, _refined(other, with_mark), left)
-        if found is not None:
-            return found
+        renumbering = _match(graph, other, marked, _refined(other, with_mark), left)
+        if renumbering is not None:
+            return renumbering
     return None
 
 
-def _is_same(one: _Graph, other: _Graph, moved: Ints) -> bool:
-    columns = [(moved[one.src], moved[one.dst], one.kind), (other.src, other.dst, other.kind)]
-    ordered = [[column[np.lexsort(each)] for column in each] for each in columns]
+def _is_same(graph: _Graph, other: _Graph, moved: Ints) -> bool:
+    columns = [(moved[graph.src], moved[graph.dst], graph.kind), (other.src, other.dst, other.kind)]
+    ordered = [[column[np.lexsort(of_graph)] for column in of_graph] for of_graph in columns]
     return all(np.array_equal(*pair) for pair in zip(*ordered, strict=True))
 
 

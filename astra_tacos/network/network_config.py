@@ -78,7 +78,7 @@ def describe_dimensions(dimensions: Sequence[Dimension]) -> str:
 def count_links_of(dimensions: Sequence[Dimension]) -> int:
     """Number of links of a product of dimensions, computed without building it."""
     npus = math.prod(dimension.size for dimension in dimensions)
-    return sum(each.building_block.num_links(each.size) * (npus // each.size) for each in dimensions)
+    return sum(dimension.building_block.num_links(dimension.size) * (npus // dimension.size) for dimension in dimensions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +168,17 @@ class NetworkConfig:
             raise ConfigError(f"{source}: found the NPU {num_npus} after the switch {others[0]}, expected NPUs before switches")
         edges = list(graph.edges(data=True))
         if not graph.is_directed():
-            edges += [(dst, src, about) for src, dst, about in edges]
-        for src, dst, about in edges:
-            if lacks := [name for name in ("bandwidth_gibps", "latency_ns") if name not in about]:
+            edges += [(dst, src, attributes) for src, dst, attributes in edges]
+        for src, dst, attributes in edges:
+            if lacks := [name for name in ("bandwidth_gibps", "latency_ns") if name not in attributes]:
                 raise ConfigError(f"{source}: the edge {src} -> {dst} has no {lacks[0]}, expected one")
         kinds = [graph.nodes[node] for node in others]
-        forwarding = tuple(ForwardingDevice(about.get("kind", SWITCH_KIND), about.get("name", "")) for about in kinds)
-        links = tuple(LinkSpec(src, dst, about["bandwidth_gibps"], about["latency_ns"]) for src, dst, about in edges)
+        forwarding = tuple(
+            ForwardingDevice(attributes.get("kind", SWITCH_KIND), attributes.get("name", "")) for attributes in kinds
+        )
+        links = tuple(
+            LinkSpec(src, dst, attributes["bandwidth_gibps"], attributes["latency_ns"]) for src, dst, attributes in edges
+        )
         if not links:
             raise ConfigError(f"{source}: found no edges, expected links between NPUs")
         network = cls(source, links=links, forwarding=forwarding)
@@ -358,9 +362,9 @@ def configured(network: NetworkConfig, ns3_path: str | Path | None) -> NetworkCo
 
 
 def _dimensions(document: Value) -> tuple[Dimension, ...]:
-    own = document / _EXTENSION / "topology"
-    if own.content is not UNSET:
-        return make_dimensions(document, own, tuple(BUILDING_BLOCKS))
+    block_names = document / _EXTENSION / "topology"
+    if block_names.content is not UNSET:
+        return make_dimensions(document, block_names, tuple(BUILDING_BLOCKS))
     return make_dimensions(document, document / "topology", ASTRA_SIM_BLOCKS)
 
 
@@ -444,9 +448,9 @@ def make_dimensions(
     blocks.decoded(_List)
     check_block_names(blocks, names)
     lists = [document / key for key in ("npus_count", bandwidth_key, "latency")]
-    for each in lists:
-        if len(each.decoded(_List)) != len(blocks.content):
-            raise ConfigError(f"{each} has {_entries(each.content)}, {blocks.keys} has {len(blocks.content)}")
+    for values in lists:
+        if len(values.decoded(_List)) != len(blocks.content):
+            raise ConfigError(f"{values} has {_entries(values.content)}, {blocks.keys} has {len(blocks.content)}")
     sizes = _sizes(lists[0])
     bandwidths, latencies = lists[1].decoded(list[_Bandwidth]), lists[2].decoded(list[_Latency])
     for index, block in enumerate(blocks.content):
@@ -491,14 +495,14 @@ def _failed_links(place: Value, given: _Extension) -> tuple[tuple[int, int], ...
 
 def _link_overrides(place: Value, given: _Extension) -> tuple[LinkSpec, ...]:
     overrides: dict[tuple[int, int], LinkSpec] = {}
-    for index, each in enumerate(given.link_overrides):
-        if each.bandwidth is UNSET and each.latency is UNSET:
+    for index, override in enumerate(given.link_overrides):
+        if override.bandwidth is UNSET and override.latency is UNSET:
             raise (place / index).unlike(str(_OVERRIDE.description))
-        ends = each.src, each.dst
+        ends = override.src, override.dst
         if ends in overrides:
             raise ConfigError(f"{place / index} is for {ends[0]} -> {ends[1]} again, expected each link once")
-        latency = None if each.latency is UNSET else abs(each.latency)
-        overrides[ends] = LinkSpec(*ends, None if each.bandwidth is UNSET else each.bandwidth, latency)
+        latency = None if override.latency is UNSET else abs(override.latency)
+        overrides[ends] = LinkSpec(*ends, None if override.bandwidth is UNSET else override.bandwidth, latency)
     return tuple(overrides.values())
 
 
@@ -532,8 +536,8 @@ def _forwarding(path: Path, extension: Value, given: _Extension, links: Sequence
         return (ForwardingDevice(),) * (count or 0)
     forwarding = read_node_table(path.parent / given.nodes, num_devices)
     if count is not None and count != len(forwarding):
-        found = f"{count:,}, but {given.nodes} lists {len(forwarding):,} that are no NPUs"
-        raise ConfigError(f"{extension / 'switches'} is {found}, expected the same number")
+        count_text = f"{count:,}, but {given.nodes} lists {len(forwarding):,} that are no NPUs"
+        raise ConfigError(f"{extension / 'switches'} is {count_text}, expected the same number")
     return forwarding
 
 
@@ -541,10 +545,13 @@ def _check_count(document: Value, links: Sequence[LinkSpec], num_forwarding: int
     """Check that the NPUs of the links, which a key gives, are those of `npus_count`, where it is given."""
     if "npus_count" not in document:
         return
-    count, found = math.prod(_sizes(document / "npus_count")), 1 + max(max(link.src, link.dst) for link in links) - num_forwarding
-    if count != found:
+    count, num_npus = (
+        math.prod(_sizes(document / "npus_count")),
+        1 + max(max(link.src, link.dst) for link in links) - num_forwarding,
+    )
+    if count != num_npus:
         hint = " (astra_tacos.switches says how many devices after the NPUs only forward)" if key.keys != _TOPOLOGY_FILE else ""
-        raise ConfigError(f"{key} has NPUs 0 to {found - 1}, npus_count gives {count:,}, expected the same NPUs in both{hint}")
+        raise ConfigError(f"{key} has NPUs 0 to {num_npus - 1}, npus_count gives {count:,}, expected the same NPUs in both{hint}")
 
 
 def _npu(where: str, key: str, text: str) -> int:

@@ -103,22 +103,22 @@ def read_ns3_config(path: str | Path) -> Ns3Config:
     path = Path(path)
     words = read_bounded(path, _MOST_BYTES, "a configuration of the ns-3 backend").decode(errors="replace").split()
     kinds = {field.name: field.type for field in fields(Ns3Config)}
-    found: dict[str, int | float] = {}
+    settings: dict[str, int | float] = {}
     for place, word in enumerate(words):
         if word not in _KEYS:
             continue
         name = _KEYS[word]
         text = words[place + 1] if place + 1 < len(words) else ""
-        whole = kinds[name] == "int"
+        is_whole = kinds[name] == "int"
         low, high = _RANGES.get(name, (0, _MOST))
         value = parse_decimal(text)
-        if value is None or not low <= value <= high or (whole and value != int(value)):
-            kind = "a whole number" if whole else "a number"
+        if value is None or not low <= value <= high or (is_whole and value != int(value)):
+            kind = "a whole number" if is_whole else "a number"
             raise ConfigError(f"{path}: {word} is {quoted(text)}, expected {kind} from {low} to {high:,}")
-        found[name] = int(value) if whole else value
-    if not found:
+        settings[name] = int(value) if is_whole else value
+    if not settings:
         raise ConfigError(f"{path}: no key of a configuration of the ns-3 backend, expected {', '.join(_KEYS)}")
-    return Ns3Config(source=str(path), **found)  # type: ignore[arg-type]
+    return Ns3Config(source=str(path), **settings)  # type: ignore[arg-type]
 
 
 def ns3_text(ns3: Ns3Config) -> str:

@@ -89,10 +89,10 @@ class DeviceRoutes:
         at_a_time = max(1, _ENTRIES_AT_A_TIME // self._topology.num_devices)
         owners, links = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for begin in range(0, len(targets), at_a_time):
-            own = np.flatnonzero((which >= begin) & (which < begin + at_a_time))
+            batch = np.flatnonzero((which >= begin) & (which < begin + at_a_time))
             distance = self._distance(targets[begin : begin + at_a_time])
-            for owner, link in self._walk(here[own], there[own], wanted[own], distance, which[own] - begin):
-                owners.append(own[owner])
+            for owner, link in self._walk(here[batch], there[batch], wanted[batch], distance, which[batch] - begin):
+                owners.append(batch[owner])
                 links.append(link)
         owner, link = np.concatenate(owners), np.concatenate(links)
         order = np.argsort(owner, kind="stable")  # links of a route were found in order
@@ -123,10 +123,10 @@ class DeviceRoutes:
             is_good = distance[here, head] + self._length[link] == distance[here, at[pair][of]]
             good, of = link[is_good], of[is_good]
             count = np.bincount(of, minlength=len(pair))
-            taken = good[np.cumsum(count) - count + (choice[pair] // span[pair]) % count]
-            steps.append((pair, taken))
+            links = good[np.cumsum(count) - count + (choice[pair] // span[pair]) % count]
+            steps.append((pair, links))
             span[pair] = np.minimum(span[pair] * count, _WIDEST)
-            at[pair] = self._topology.link_dst[taken]
+            at[pair] = self._topology.link_dst[links]
             pair = pair[at[pair] != dst[pair]]
         return steps
 
@@ -183,10 +183,10 @@ class PacketLinks:
             raise ConfigError(f"{self._source}: {latency}, expected at most {_MOST_DELAY_NS:,} for packets")
         size = self.ns3.payload_bytes + self.ns3.header_bytes
         slowest = int(self.bits_per_s.argmin()) if len(fits) else 0
-        if len(fits) and (taken := transmission_ns(size, int(self.bits_per_s[slowest]))) > _MOST_PACKET_NS:
+        if len(fits) and (duration_ns := transmission_ns(size, int(self.bits_per_s[slowest]))) > _MOST_PACKET_NS:
             link = self.topology.describe_link(slowest)
             raise ConfigError(
-                f"{self._source}: a packet of {size:,} bytes takes {taken:,} ns of the link {link}, expected at most "
+                f"{self._source}: a packet of {size:,} bytes takes {duration_ns:,} ns of the link {link}, expected at most "
                 f"{_MOST_PACKET_NS:,} for packets: use more bandwidth, or a backend without packets"
             )
 
@@ -230,9 +230,9 @@ class PacketLinks:
         begin = first[:-1]
         payload = self.ns3.payload_bytes * NS_PER_S * _BITS
         delay = np.add.reduceat(self.delay_ns[link], begin)
-        taken = np.add.reduceat(payload // self.bits_per_s[link], begin)
+        duration_ns = np.add.reduceat(payload // self.bits_per_s[link], begin)
         rate = np.minimum.reduceat(self.bits_per_s[link], begin)
-        columns = zip(delay.tolist(), taken.tolist(), rate.tolist(), strict=True)  # products go beyond 64 bits
+        columns = zip(delay.tolist(), duration_ns.tolist(), rate.tolist(), strict=True)  # products go beyond 64 bits
         window = np.array([(2 * far + sent) * bits // NS_PER_S // _BITS for far, sent, bits in columns], np.int64)
         return np.full(len(src), window.max(initial=0), np.int64) if self.ns3.global_window else window
 
@@ -326,8 +326,8 @@ def check_timed(source: str, topology: Topology, ns3: Ns3Config) -> None:
         If it does.
     """
 
-    def refuse(found: str, expected: str) -> None:
-        raise ConfigError(f"{ns3.source}: {found}, which the packet backend does not time, expected {expected}")
+    def refuse(setting: str, expected: str) -> None:
+        raise ConfigError(f"{ns3.source}: {setting}, which the packet backend does not time, expected {expected}")
 
     control = CONTROLS.get(ns3.cc_mode)
     if control is not None and (topology.num_devices > topology.num_endpoints or ns3.cc_mode not in _WITHOUT_SWITCHES):

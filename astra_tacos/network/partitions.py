@@ -46,7 +46,7 @@ def _clear_partitions(distance: Floats) -> list[Ints]:
     between = (distance + distance.T) / 2
     upper = np.triu_indices(len(distance), 1)
     noise = float(np.median(np.abs(distance - distance.T)[upper]))
-    found = []
+    partitions = []
     for height in np.unique(linkage(squareform(between, checks=False), "single")[:, 2]).tolist():
         part = Graph.of(len(between), *np.nonzero(between <= height)).weak_groups()[1]
         if part.max() == 0:
@@ -54,8 +54,8 @@ def _clear_partitions(distance: Floats) -> list[Ints]:
         together = (part[:, None] == part[None, :])[upper]
         inside, across = between[upper][together].max(), between[upper][~together].min()
         if np.bincount(part).min() > 1 and across - inside > noise:
-            found.append(part)
-    return found
+            partitions.append(part)
+    return partitions
 
 
 def _refines(fine: Ints, coarse: Ints) -> bool:

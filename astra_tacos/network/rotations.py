@@ -111,12 +111,12 @@ class Rotations:
 def find_rotations(topology: Topology) -> Rotations:
     """The largest group of rotations that is found; of the identity alone if there is no other."""
     npus, graph = topology.num_endpoints, _Graph.of(topology)
-    found: dict[tuple[int, int], Ints | None] = {}
+    rotation_of: dict[tuple[int, int], Ints | None] = {}
 
     def turn(stride: int, size: int) -> Ints | None:
-        if (stride, size) not in found:
-            found[stride, size] = _rotation(graph, stride, size)
-        return found[stride, size]
+        if (stride, size) not in rotation_of:
+            rotation_of[stride, size] = _rotation(graph, stride, size)
+        return rotation_of[stride, size]
 
     divisors = [size for size in range(1, npus + 1) if npus % size == 0]
     best: dict[int, tuple[int, tuple[tuple[int, int], ...]]] = {1: (1, ())}
@@ -237,13 +237,13 @@ def _colours(sums: tuple[_Ends, _Ends], num_devices: int, name: Ints) -> NDArray
     """uint64[num_devices], colours of devices that tell apart what NPUs of these names they lead to, and how."""
     colour = np.zeros(num_devices, np.uint64)
     colour[: len(name)] = mixed(name.astype(np.uint64) + np.uint64(1))
-    own = colour[: len(name)].copy()
+    npu_colour = colour[: len(name)].copy()
     for _ in range(_ROUNDS):
         fresh = colour * np.uint64(_ODD[0])
         for ends in sums:
             fresh[ends.device] += np.add.reduceat(mixed(colour[ends.other] + ends.mark), ends.first)
         colour = mixed(fresh)
-        colour[: len(name)] = own
+        colour[: len(name)] = npu_colour
     return colour
 
 
@@ -288,12 +288,12 @@ class TranslationGroup:
         """Where `dst[i]` goes in the translation that takes `src[i]` to NPU 0. Arguments broadcast."""
         return self._each(src, dst, "offset")
 
-    def _each(self, one: Npus, other: Npus, method: str) -> Npus:
-        result = np.zeros(np.broadcast_shapes(np.shape(one), np.shape(other)), np.int64)
+    def _each(self, left: Npus, right: Npus, method: str) -> Npus:
+        result = np.zeros(np.broadcast_shapes(np.shape(left), np.shape(right)), np.int64)
         for dimension, stride in zip(self.dimensions, self.strides, strict=True):
             translations = dimension.building_block.translations(dimension.size)
             assert translations is not None
-            result += stride * getattr(translations, method)(one // stride % dimension.size, other // stride % dimension.size)
+            result += stride * getattr(translations, method)(left // stride % dimension.size, right // stride % dimension.size)
         return result
 
 
@@ -329,12 +329,12 @@ class ClassTable:
     @cached_property
     def dimension(self) -> Ints:
         """int64[num_classes], the index of the dimension of each."""
-        return np.array([each.dimension for each in self.classes], np.int64)
+        return np.array([link_class.dimension for link_class in self.classes], np.int64)
 
     @cached_property
     def is_switched(self) -> Bools:
         """bool[num_dimensions], whether sends in a dimension go through a switch."""
-        through = {each.dimension for each in self.classes if each.through_switch}
+        through = {link_class.dimension for link_class in self.classes if link_class.through_switch}
         return np.array([index in through for index in range(len(self.shape))])
 
     @cached_property
@@ -344,14 +344,14 @@ class ClassTable:
         `first` is int64[num_classes], -1 for a switch, which leads to all others.
         """
         moved, first, length = [np.empty(0, np.int64)], np.full(len(self.classes), -1, np.int64), 0
-        for number, each in enumerate(self.classes):
-            if each.through_switch:
+        for number, link_class in enumerate(self.classes):
+            if link_class.through_switch:
                 continue
-            block, size = self.shape[each.dimension]
+            block, size = self.shape[link_class.dimension]
             translations = block.translations(size)
             assert translations is not None
             first[number] = length
-            moved.append(translations.move(each.moves[0], np.arange(size)))
+            moved.append(translations.move(link_class.moves[0], np.arange(size)))
             length += size
         return first, np.concatenate(moved).astype(np.int32)
 
@@ -359,16 +359,16 @@ class ClassTable:
     def class_of_offset(self) -> Ints:
         """int64[num_npus], the class of links that leads from NPU 0 to each NPU, -1 where there is none."""
         sizes = [size for _, size in self.shape]
-        found = np.full(math.prod(sizes), -1)
-        for number, each in enumerate(self.classes):
-            found[each.moves * math.prod(sizes[: each.dimension])] = number
-        return found
+        class_of = np.full(math.prod(sizes), -1)
+        for number, link_class in enumerate(self.classes):
+            class_of[link_class.moves * math.prod(sizes[: link_class.dimension])] = number
+        return class_of
 
     @cached_property
     def opposite(self) -> Ints:
         """int64[num_classes], the class of the same links in the other direction."""
         opposite = np.arange(len(self.classes))
-        direct = [at for at, each in enumerate(self.classes) if not each.through_switch]
+        direct = [at for at, link_class in enumerate(self.classes) if not link_class.through_switch]
         number = {(self.classes[at].dimension, int(self.classes[at].moves[0])): at for at in direct}
         for index, (block, size) in enumerate(self.shape):
             translations = block.translations(size)
@@ -427,7 +427,7 @@ def star(name: str, dimensions: tuple[Dimension, ...]) -> Topology:
     table = class_table(dimensions)
     classes, of_dimension = table.classes, table.dimension
     count = len(classes)
-    through = np.array([each.through_switch for each in classes], np.bool_)
+    through = np.array([link_class.through_switch for link_class in classes], np.bool_)
     number = np.cumsum(through) - 1
     switch = np.where(through, count + 1 + number, np.arange(1, count + 1))
     src = np.concatenate((np.zeros(count, np.int64), switch[through]))

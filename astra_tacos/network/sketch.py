@@ -96,7 +96,7 @@ def read_sketch(path: Path) -> Sketch:
     given = document.decoded(_SketchFile)
     if not document.content:
         raise ConfigError(f"{path}: says nothing, expected one of {', '.join(_SketchFile.__struct_fields__)}")
-    relays = tuple(Relay(each.dimension, each.senders or None, each.receivers or None) for each in given.relays)
+    relays = tuple(Relay(relay.dimension, relay.senders or None, relay.receivers or None) for relay in given.relays)
     for index, relay in enumerate(relays):
         if relay.senders is None and relay.receivers is None:
             raise (document / "relays" / index).unlike(str(_RELAY.description))
@@ -135,9 +135,9 @@ def under_sketch(topology: Topology, sketch: Sketch) -> tuple[Topology, Ints]:
 def _closed(topology: Topology, sketch: Sketch, relay: Relay) -> Bools:
     """bool[num_links], the links of a relay's dimension that others than its senders and receivers have."""
     if relay.dimension >= len(topology.dimensions):
-        found = f"{len(topology.dimensions)} dimensions" if topology.dimensions else "no dimensions"
-        raise ConfigError(f"{sketch.path}: relays name dimension {relay.dimension}, {topology.name} has {found}")
-    size = math.prod(each.size for each in topology.dimensions[: relay.dimension])
+        count_text = f"{len(topology.dimensions)} dimensions" if topology.dimensions else "no dimensions"
+        raise ConfigError(f"{sketch.path}: relays name dimension {relay.dimension}, {topology.name} has {count_text}")
+    size = math.prod(dimension.size for dimension in topology.dimensions[: relay.dimension])
     closed = np.zeros(topology.num_links, np.bool_)
     of_dimension = topology.link_dimension == relay.dimension
     for places, ends in ((relay.senders, topology.link_src), (relay.receivers, topology.link_dst)):

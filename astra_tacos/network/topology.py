@@ -177,14 +177,16 @@ class Topology:
             return f"switch {device}"
         if device < self.num_endpoints:
             return str(device)
-        own = self.forwarding[device - self.num_endpoints]
-        return f"{own.kind} {device}{f' ({own.name})' if own.name else ''}"
+        forwarder = self.forwarding[device - self.num_endpoints]
+        return f"{forwarder.kind} {device}{f' ({forwarder.name})' if forwarder.name else ''}"
 
     def describe_shape(self) -> str:
         """`Ring 2 x FullyConnected 4 x Switch 8`, or the number of links of an arbitrary graph."""
         adding = f" ({len(self.reducing)} of them reducing)" if self.reducing else ""
-        own = f"{self.num_endpoints} NPUs, {len(self.forwarding)} forwarding devices{adding} and " if self.forwarding else ""
-        return describe_dimensions(self.dimensions) or f"graph of {own}{self.num_links} links"
+        devices_text = (
+            f"{self.num_endpoints} NPUs, {len(self.forwarding)} forwarding devices{adding} and " if self.forwarding else ""
+        )
+        return describe_dimensions(self.dimensions) or f"graph of {devices_text}{self.num_links} links"
 
     def channel_graph(self, length: ArrayLike = 1.0) -> Graph:
         """The channels as edges between NPUs, with one length each, or one for all."""

@@ -126,9 +126,9 @@ def read_certificate(path: Path, schedule: Schedule) -> CertificateFile:
         ("collective", result["collective"], schedule.collective.name),
         ("num_npus", result["num_npus"], schedule.topology.num_endpoints),
     ]
-    for name, found, expected in known:
-        if found != expected:
-            raise ConfigError(f"{path}: {name} is {found}, the schedule beside it has {expected}: they belong to different runs")
+    for name, value, expected in known:
+        if value != expected:
+            raise ConfigError(f"{path}: {name} is {value}, the schedule beside it has {expected}: they belong to different runs")
     native = result.get("best_native")
     if native is not None and not any(key.endswith("-implementation") for key in native["system"]):
         raise ConfigError(f"{path}: best_native names no algorithm, expected one a dimension: synthesize it again")

@@ -154,10 +154,10 @@ def read_rows(path: Path) -> list[CompareRow]:
     rows = [row for row in rows if row.synthesizer != _IMPOSSIBLE_NATIVE]
     if not rows:
         raise ConfigError(f"{path}: has no rows, expected one per size and synthesizer")
-    about = list(dict.fromkeys((row.network, row.collective, row.root) for row in rows))
-    if len(about) > 1:
-        found = " and ".join(f"{collective} on {network}" for network, collective, _ in about[:2])
-        raise ConfigError(f"{path}: has rows of {found}, expected one collective on one network")
+    titles = list(dict.fromkeys((row.network, row.collective, row.root) for row in rows))
+    if len(titles) > 1:
+        comparisons = " and ".join(f"{collective} on {network}" for network, collective, _ in titles[:2])
+        raise ConfigError(f"{path}: has rows of {comparisons}, expected one collective on one network")
     return rows
 
 
@@ -246,11 +246,11 @@ class ComparisonFiles:
 
     def _all(self) -> list[tuple[Path, Callable[[Sequence[CompareRow], Path], None]]]:
         """The files, and how to write them."""
-        asked = [(self.table, _write_table), (self.figure, self._draw)]
+        writers_of = [(self.table, _write_table), (self.figure, self._draw)]
         if self.directory is not None:
             writers = (_write_table, _write_json, self._draw, self._draw)
-            asked += [(self.directory / name, write) for name, write in zip(FILES, writers, strict=True)]
-        return [(path, write) for path, write in asked if path is not None]
+            writers_of += [(self.directory / name, write) for name, write in zip(FILES, writers, strict=True)]
+        return [(path, write) for path, write in writers_of if path is not None]
 
     def _draw(self, rows: Sequence[CompareRow], path: Path) -> None:
         from astra_tacos.pages.figure.compare_plot import draw_comparison
@@ -283,8 +283,8 @@ class ComparisonFiles:
 
 def comparison_result(rows: Sequence[CompareRow], files: Sequence[Path]) -> dict[str, Any]:
     """A comparison as values that JSON can represent, with the files that it was written to."""
-    what = {name: getattr(rows[0], name) for name in ("network", "topology", "num_npus", "collective", "root")}
-    return what | {"files": [str(path) for path in files], "rows": [asdict(row) for row in rows]}
+    subject = {name: getattr(rows[0], name) for name in ("network", "topology", "num_npus", "collective", "root")}
+    return subject | {"files": [str(path) for path in files], "rows": [asdict(row) for row in rows]}
 
 
 def _write_table(rows: Sequence[CompareRow], path: Path) -> None:

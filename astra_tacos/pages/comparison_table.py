@@ -60,8 +60,8 @@ class Compared(Result):
         notes = _refusals([row for row in self.by_task if row.synthesizer in self.programs])
         hidden = len(names) - len(few)
         if hidden:
-            what = "algorithm" if hidden == 1 else "algorithms"
-            notes.append(f"{hidden} more {what}: --verbose shows them and all notes; --csv and --json have all figures")
+            noun = "algorithm" if hidden == 1 else "algorithms"
+            notes.append(f"{hidden} more {noun}: --verbose shows them and all notes; --csv and --json have all figures")
         return [self._table(names, _notes(self.by_task), self._table(few, notes)), *map(self._of_size, _by_size(self.by_task))]
 
     def _of_size(self, size: int) -> Table:
@@ -110,9 +110,9 @@ def _columns(by_size: Mapping[int, Mapping[str, CompareRow]], most: int | None, 
         for name, row in results.items():
             ratio = row.time_ns / least if row.time_ns else math.inf
             behind[name] = min(behind.get(name, math.inf), ratio)
-    made = sorted((name for name in behind if name != NATIVE), key=lambda name: behind[name])
-    able = [name for name in made if most is None or behind[name] < math.inf][:most]
-    shown = [name for name in made if name in able or name in programs]
+    ranked = sorted((name for name in behind if name != NATIVE), key=lambda name: behind[name])
+    able = [name for name in ranked if most is None or behind[name] < math.inf][:most]
+    shown = [name for name in ranked if name in able or name in programs]
     return [*shown, *(name for name in behind if name == NATIVE)]
 
 

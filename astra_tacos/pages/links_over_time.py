@@ -147,10 +147,10 @@ def link_rows(topology: Topology, with_down_links: bool = True) -> LinkRows:
 
 def bars_of(schedule: Schedule, rows: LinkRows) -> Bars:
     """All messages on the link that they start on, in the schedule's order; kinds are those of `send_kinds`."""
-    use, own = link_use(schedule), slice(schedule.num_messages)
+    use, sends = link_use(schedule), slice(schedule.num_messages)
     copies = len(send_kinds(schedule)) - 1
     kind = np.where(schedule.reduces[schedule.message_row], 0, copies)
-    return Bars(rows.row[use.link[own]], use.start_ns[own], use.end_ns[own], kind)
+    return Bars(rows.row[use.link[sends]], use.start_ns[sends], use.end_ns[sends], kind)
 
 
 def send_kinds(schedule: Schedule | SymmetricSchedule) -> tuple[Kind, ...]:
@@ -195,27 +195,27 @@ def sends_of_chunk(schedule: Schedule, rows: LinkRows, chunk: int) -> ChunkSends
     count = schedule.collective.num_chunks
     if not 0 <= chunk < count:
         raise ConfigError(f"chunk: found {chunk}, expected 0 to {count - 1:,}")
-    own = np.flatnonzero(schedule.chunk == chunk)
-    bars = bars_of(schedule, rows).take(schedule.message_of[own])
-    waits, source = _passed_on(schedule, own)
-    return ChunkSends(bars, waits, source, schedule.done_ns[own])
+    chunk_sends = np.flatnonzero(schedule.chunk == chunk)
+    bars = bars_of(schedule, rows).take(schedule.message_of[chunk_sends])
+    waits, source = _passed_on(schedule, chunk_sends)
+    return ChunkSends(bars, waits, source, schedule.done_ns[chunk_sends])
 
 
-def _passed_on(schedule: Schedule, own: Ints) -> tuple[Ints, Ints]:
+def _passed_on(schedule: Schedule, chunk_sends: Ints) -> tuple[Ints, Ints]:
     """Of the sends of one chunk, pairs of one that waits and one that brought what it carries, by their places among them."""
     place = np.full(schedule.num_sends, -1, np.int64)
-    place[own] = np.arange(len(own))
+    place[chunk_sends] = np.arange(len(chunk_sends))
     if schedule.sums is None:
         first, source = data_dependencies(schedule)
         waits = place[np.repeat(np.arange(schedule.num_sends), np.diff(first))]
         within = waits >= 0
         return waits[within], place[source[within]]
-    sums, value = schedule.sums, schedule.item[own]
-    src, dst = (holder[own] for holder in schedule.sends.holders(schedule.topology))
+    sums, value = schedule.sums, schedule.item[chunk_sends]
+    src, dst = (holder[chunk_sends] for holder in schedule.sends.holders(schedule.topology))
     brought: dict[int, dict[int, frozenset[int]]] = {}
-    for number, (npu, what) in enumerate(zip(dst.tolist(), value.tolist(), strict=True)):
-        brought.setdefault(npu, {})[what] = frozenset((number,))
-    values = np.flatnonzero(np.isin(sums.chunk, schedule.chunk[own])).tolist()
+    for number, (npu, sent_value) in enumerate(zip(dst.tolist(), value.tolist(), strict=True)):
+        brought.setdefault(npu, {})[sent_value] = frozenset((number,))
+    values = np.flatnonzero(np.isin(sums.chunk, schedule.chunk[chunk_sends])).tolist()
     first = sums.part_first.tolist()
     for at in np.unique(src).tolist():
         known = brought.setdefault(at, {})
@@ -223,7 +223,7 @@ def _passed_on(schedule: Schedule, own: Ints) -> tuple[Ints, Ints]:
             parts = sums.part[first[number] : first[number + 1]].tolist()
             known.setdefault(number, frozenset[int]().union(*(known.get(part, ()) for part in parts)))
     ends = enumerate(zip(src.tolist(), value.tolist(), strict=True))
-    pairs = [(number, source) for number, (npu, what) in ends for source in sorted(brought[npu][what])]
+    pairs = [(number, source) for number, (npu, value) in ends for source in sorted(brought[npu][value])]
     waiting, awaited = np.array(pairs, np.int64).reshape(-1, 2).T
     return waiting, awaited
 
@@ -252,9 +252,9 @@ def _coverage(
     bent = np.zeros(lines * width)
     for at, sign in ((start, 1.0), (end, -1.0)):
         at = np.clip(at, 0, bins)
-        whole = np.minimum(at.astype(np.int64), bins - 1)
-        part = at - whole
-        key = line * width + whole + 1
+        column = np.minimum(at.astype(np.int64), bins - 1)
+        part = at - column
+        key = line * width + column + 1
         bent += np.bincount(key, sign * (1 - part), minlength=len(bent))
         bent += np.bincount(key + 1, sign * part, minlength=len(bent))
     slope = np.cumsum(bent.reshape(lines, width), axis=1)
@@ -319,10 +319,15 @@ class TimePanel:
         least_width, least_height = least or (0.0, 0.0)
         half = max(_BAR_HEIGHT, least_height) / 2
         for number, kind in enumerate(self.kinds):
-            own = np.flatnonzero(bars.kind == number)
-            begin, end = bars.start_ns[own] / self.scale, bars.end_ns[own] / self.scale
+            bars_of_kind = np.flatnonzero(bars.kind == number)
+            begin, end = bars.start_ns[bars_of_kind] / self.scale, bars.end_ns[bars_of_kind] / self.scale
             wider = np.maximum(least_width - (end - begin), 0) / 2
-            left, right, top, bottom = begin - wider, end + wider, bars.row[own] + 0.5 - half, bars.row[own] + 0.5 + half
+            left, right, top, bottom = (
+                begin - wider,
+                end + wider,
+                bars.row[bars_of_kind] + 0.5 - half,
+                bars.row[bars_of_kind] + 0.5 + half,
+            )
             corners = np.stack((left, top, left, bottom, right, bottom, right, top), axis=1).reshape(-1, 4, 2)
             self.axes.add_collection(PolyCollection(list(corners), facecolors=[mixed(kind.colour, strength)], **style))
 

@@ -123,25 +123,25 @@ def policy_times(plan: Mapping[str, Any], source: str, most: int) -> list[Policy
     ConfigError
         If nothing was scheduled, or by a version that did not say which policies it had tried.
     """
-    found = plan.get("schedule")
-    if found is None:
+    scheduled = plan.get("schedule")
+    if scheduled is None:
         raise ConfigError(f"{source}: no schedule of communication, expected an output of plan --schedule")
-    tried = [one for one in found["tried"] if one["end_ns"] is not None]
-    tried.sort(key=lambda one: one["iteration_ns"] or one["end_ns"])
-    if any(one["compute_ns"] is None or one["exposed_ns"] is None for one in tried):
+    tried = [policy for policy in scheduled["tried"] if policy["end_ns"] is not None]
+    tried.sort(key=lambda policy: policy["iteration_ns"] or policy["end_ns"])
+    if any(policy["compute_ns"] is None or policy["exposed_ns"] is None for policy in tried):
         raise ConfigError(f"{source}: a run that was tried and ended has no compute or exposed time: plan it again")
-    if any("uses" not in one for one in tried):
+    if any("uses" not in policy for policy in tried):
         raise ConfigError(f"{source}: what was tried does not say which policies it uses, expected a newer plan --schedule")
     alone: dict[str, dict[str, Any]] = {}
-    for one in tried:
-        if one["policies"] == found["policies"]:
-            alone[""] = one
-        elif len(one["uses"]) < 2:
-            alone.setdefault("".join(one["uses"]) or FIFO, one)
+    for policy in tried:
+        if policy["policies"] == scheduled["policies"]:
+            alone[""] = policy
+        elif len(policy["uses"]) < 2:
+            alone.setdefault("".join(policy["uses"]) or FIFO, policy)
     kept = list(alone.values())[: most - 1] if len(alone) > 1 else tried[: most - 1]
-    kept.sort(key=lambda one: -one["end_ns"])
-    rows = [_row(AS_IS, found["as_is"], found["policies"] == "as-is")]
-    return rows + [_row(one["policies"], one, one["policies"] == found["policies"]) for one in kept]
+    kept.sort(key=lambda policy: -policy["end_ns"])
+    rows = [_row(AS_IS, scheduled["as_is"], scheduled["policies"] == "as-is")]
+    return rows + [_row(policy["policies"], policy, policy["policies"] == scheduled["policies"]) for policy in kept]
 
 
 def _row(name: str, figures: Mapping[str, Any], is_chosen: bool) -> PolicyTime:
@@ -177,7 +177,7 @@ def draw_policies(rows: Sequence[PolicyTime], width: str, note: str) -> Figure:
             label=part.label,
             linewidth=0,
         )
-        left = [one + value / scale for one, value in zip(left, values, strict=True)]
+        left = [begin + value / scale for begin, value in zip(left, values, strict=True)]
     first = rows[0].end_ns
     # Four digits of the longest, so that all have as many decimals.
     decimals = max(3 - math.floor(math.log10(max(row.end_ns for row in rows) / scale or 1.0)), 0)
@@ -201,7 +201,7 @@ def _places(lines: Sequence[int]) -> tuple[list[float], float]:
     """Middles of the rows that names of so many lines need, and the height of all of them, in inches."""
     place, height = [], 0.0
     for count in lines:
-        own = count * _LINE_INCHES + _GAP_INCHES
-        place.append(height + own / 2)
-        height += own
+        line_height = count * _LINE_INCHES + _GAP_INCHES
+        place.append(height + line_height / 2)
+        height += line_height
     return place, height

@@ -31,8 +31,8 @@ def prints_text(prints: Sequence[Mapping[str, Any]], clock: str) -> str:
     clock
         The name of the network model that the times of the result are of.
     """
-    stock = [each for each in prints if each["from"] == f"stock {STOCK}"]
-    if not stock or any(each["backend"] == clock for each in stock):
+    stock = [printed for printed in prints if printed["from"] == f"stock {STOCK}"]
+    if not stock or any(printed["backend"] == clock for printed in stock):
         return ""
     entry = stock[0]
     native = entry["best_native_ns"]

@@ -92,8 +92,8 @@ def find_segments(nodes: Nodes, replay: RecordedReplay) -> Segments:
         return np.searchsorted(moments, of_rank * len(times) + np.searchsorted(times, ns))
 
     compute, communication = (
-        _node_of_moment(found, place(rank[found], replay.issue_ns[found]), place(rank[found], replay.end_ns[found]), len(moments))
-        for found in (rows[COMPUTES], rows[EXPOSED])
+        _node_of_moment(nodes, place(rank[nodes], replay.issue_ns[nodes]), place(rank[nodes], replay.end_ns[nodes]), len(moments))
+        for nodes in (rows[COMPUTES], rows[EXPOSED])
     )
     receives = rows[WAITS]
     opened = place(rank[receives], replay.issue_ns[receives])
@@ -204,12 +204,12 @@ def coarser(segments: Segments, resolution_ns: int) -> Segments:
 
 def state_over_time(segments: Segments, edges_ns: Floats) -> Floats:
     """Mean number of ranks in each state between two edges of time, float64[len(STATES), len(edges_ns) - 1]."""
-    found = np.empty((len(STATES), len(edges_ns) - 1))
+    shares = np.empty((len(STATES), len(edges_ns) - 1))
     for number in range(len(STATES)):
         chosen = segments.state == number
         spent = _time_since(segments.start_ns[chosen], edges_ns) - _time_since(segments.end_ns[chosen], edges_ns)
-        found[number] = np.diff(spent) / np.diff(edges_ns)
-    return found
+        shares[number] = np.diff(spent) / np.diff(edges_ns)
+    return shares
 
 
 def _time_since(moments: Ints, edges_ns: Floats) -> Floats:

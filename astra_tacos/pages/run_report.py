@@ -143,10 +143,10 @@ def recorded_collectives(recording: Recording) -> list[dict[str, Any]]:
     spent = replay.end_ns[rows] - replay.issue_ns[rows]
     rank, cases = nodes.rank[rows], (name, nodes.pattern[rows], nodes.size_bytes[rows])
     firsts, case = row_places(*cases)
-    found = []
+    collectives = []
     for at, (which, pattern, size) in enumerate(zip(*(column[firsts].tolist() for column in cases), strict=True)):
         chosen = case == at
-        found.append(
+        collectives.append(
             {
                 "algorithm": names[which],
                 "pattern": CommType(pattern).name,
@@ -155,7 +155,7 @@ def recorded_collectives(recording: Recording) -> list[dict[str, Any]]:
                 "total_ns": np.bincount(rank[chosen], spent[chosen], nodes.num_ranks).astype(np.int64).tolist(),
             }
         )
-    return sorted(found, key=lambda entry: -max(entry["total_ns"]))
+    return sorted(collectives, key=lambda entry: -max(entry["total_ns"]))
 
 
 def _links(run: Run, outcome: RunOutcome) -> list[dict[str, Any]]:

@@ -29,8 +29,8 @@ class Panel:
 
 def is_number(values: Sequence[Any]) -> bool:
     """Whether at least one value is not None, and all such values are numbers."""
-    found = [value for value in values if value is not None]
-    return bool(found) and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in found)
+    present = [value for value in values if value is not None]
+    return bool(present) and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in present)
 
 
 def column(table: SweepColumns, name: str, option: str) -> list[Any]:
@@ -106,8 +106,8 @@ def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: 
     ConfigError
         If there are more tasks than panels.
     """
-    own = [name for name in along if name not in MEASURES]
-    is_size_told = any(_is_told_by(table, rows, _SIZE, (name,)) for name in own if _SIZE in table.columns)
+    own_axes = [name for name in along if name not in MEASURES]
+    is_size_told = any(_is_told_by(table, rows, _SIZE, (name,)) for name in own_axes if _SIZE in table.columns)
     names = [name for name in varying(table, _TASK) if name not in used and not (name == _SIZE and is_size_told)]
     panels = _panels(table, rows, names)
     if _NETWORK in table.axes and not _is_told_by(table, rows, _NETWORK, (*used, *names)):
@@ -118,7 +118,7 @@ def tasks(table: SweepColumns, rows: Sequence[int], used: Sequence[str], along: 
             f"sweep: {len(panels)} tasks (by {', '.join(names)}) would be as many panels, expected at most {MOST_PANELS}: "
             "choose some with --where"
         )
-    return [Panel(task, tuple(own)) for task, own in panels.items()]
+    return [Panel(task, tuple(values)) for task, values in panels.items()]
 
 
 def _panels(table: SweepColumns, rows: Sequence[int], names: list[str]) -> dict[tuple[tuple[str, Any], ...], list[int]]:
@@ -149,10 +149,10 @@ def describe_reduction(table: SweepColumns, groups: Sequence[Sequence[int]], goa
     inputs = [name for name, entry in MEASURES.items() if entry.role != "result" and name != "point"]
     candidates = dict.fromkeys((*table.axes, *inputs))
     axes = [name for name in candidates if name in table.columns and _differs(table.columns[name], groups)]
-    own = [name for name in axes if name in table.axes]
+    own_axes = [name for name in axes if name in table.axes]
     how = "median" if goal not in (LOWER, HIGHER) else "best"
-    what = ", ".join(own or axes) or "equal points"
-    return f"{how} over {what} (up to {most:,} points each)"
+    subject = ", ".join(own_axes or axes) or "equal points"
+    return f"{how} over {subject} (up to {most:,} points each)"
 
 
 def _differs(values: list[Any], groups: Sequence[Sequence[int]]) -> bool:
@@ -254,8 +254,8 @@ def _has(table: SweepColumns, name: str) -> bool:
 def _heatmap(table: SweepColumns, axes: list[str], x: str | None, y: str | None, value: str | None) -> Choice:
     free = [name for name in axes if name not in (x, y)]
     if (x is None) + (y is None) > len(free):
-        found = ", ".join(axes) or "none"
-        raise ConfigError(f"--kind heatmap: found {found} as axes that vary, expected two; or name columns by --x and --y")
+        axis_names = ", ".join(axes) or "none"
+        raise ConfigError(f"--kind heatmap: found {axis_names} as axes that vary, expected two; or name columns by --x and --y")
     free = _longest_first(table, free)
     x = x or free.pop(0)
     y = y or free[0]

@@ -38,8 +38,8 @@ class Certificate(Result):
 
 def _title(result: Mapping[str, Any]) -> str:
     root = f" from NPU {result['root']}" if result["root"] is not None else ""
-    what = f"{result['collective']} of {format_size(result['size_bytes'])}{root}"
-    return f"{what} on {result['network']}: {result['topology']}, {result['num_npus']:,} NPUs"
+    subject = f"{result['collective']} of {format_size(result['size_bytes'])}{root}"
+    return f"{subject} on {result['network']}: {result['topology']}, {result['num_npus']:,} NPUs"
 
 
 def _answer(result: Mapping[str, Any]) -> list[Row]:
@@ -128,7 +128,7 @@ def details(result: Mapping[str, Any]) -> list[Row]:
     ]
     for key, label in (("busiest_link", "busiest link"), ("idlest_link", "idlest link")):
         rows.append(detail(label, f"{result[key]['link']}, {result[key]['busy_share']:.1%} busy"))
-    rows += [detail(each["from"], _printed(each)) for each in result.get("prints") or ()]
+    rows += [detail(printed["from"], _printed(printed)) for printed in result.get("prints") or ()]
     native = result.get("native_search")
     if native is not None:
         rows.append(detail("best native", f"of {native['tried']:,} configurations ({native['space']})"))
@@ -139,11 +139,11 @@ def details(result: Mapping[str, Any]) -> list[Row]:
     return rows
 
 
-def _printed(each: dict[str, Any]) -> str:
+def _printed(printed: dict[str, Any]) -> str:
     """What a program of ASTRA-sim prints for the directory, and for the best native algorithms."""
-    ours, native = ("-" if each[key] is None else f"{each[key]:,} ns" for key in ("time_ns", "best_native_ns"))
-    ours = "does not run this" if each["time_ns"] is None else f"prints {ours}"
-    return f"{each['binary']} ({each['backend']}) {ours}; native {native}"
+    ours, native = ("-" if printed[key] is None else f"{printed[key]:,} ns" for key in ("time_ns", "best_native_ns"))
+    ours = "does not run this" if printed["time_ns"] is None else f"prints {ours}"
+    return f"{printed['binary']} ({printed['backend']}) {ours}; native {native}"
 
 
 def describe_efficiency(result: Mapping[str, Any]) -> str:

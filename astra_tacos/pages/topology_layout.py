@@ -166,8 +166,8 @@ def _by_dimension(topology: Topology) -> tuple[Points, tuple[Floats, Floats]]:
     along = where[high] - where[low]  # both ways along one curve
     bend = np.zeros_like(along)
     for index, part in enumerate(placed):
-        own = topology.link_dimension == index
-        bend[own] = part.bow * np.stack((-along[own, 1], along[own, 0]), axis=1)
+        inside = topology.link_dimension == index
+        bend[inside] = part.bow * np.stack((-along[inside, 1], along[inside, 0]), axis=1)
     halves = _halves(where, topology, bend)
     for index, (part, dimension, stride) in enumerate(zip(placed, dimensions, strides, strict=True)):
         if part.out is not None and dimension.size > 2:
@@ -280,13 +280,13 @@ def _by_layers(topology: Topology) -> tuple[Points, Points] | None:
     across = np.zeros(topology.num_devices)
     across[: topology.num_endpoints] = row + (width - row.max() - 0.5) / 2
     for level in sorted(set(layer.tolist()) - {0}, key=abs):
-        own = np.flatnonzero(layer == level)
+        members = np.flatnonzero(layer == level)
         inner = (layer[src] == level) & (abs(layer[dst]) < abs(level))
-        middle = np.bincount(src[inner], across[dst[inner]], own[-1] + 1)[own] / np.bincount(src[inner])[own]
+        middle = np.bincount(src[inner], across[dst[inner]], members[-1] + 1)[members] / np.bincount(src[inner])[members]
         order = np.argsort(middle.round(6), kind="stable")
-        even = (np.arange(len(own)) + 0.5) * width / len(own)
-        is_apart = np.all(np.diff(middle[order]) >= _CLOSE * width / len(own))
-        across[own[order]] = middle[order] if is_apart else even
+        even = (np.arange(len(members)) + 0.5) * width / len(members)
+        is_apart = np.all(np.diff(middle[order]) >= _CLOSE * width / len(members))
+        across[members[order]] = middle[order] if is_apart else even
     height = min(_TALLEST / max(int(np.ptp(layer)), 1), _LAYER)
     where = np.stack((across / width, layer * height), axis=1)
     ends = topology.link_src, topology.link_dst
@@ -344,16 +344,16 @@ def _by_links(topology: Topology) -> Points:
     """
     import networkx
 
-    whole = networkx.Graph()
-    whole.add_nodes_from(range(topology.num_devices))
-    whole.add_edges_from(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(topology.num_devices))
+    graph.add_edges_from(zip(topology.link_src.tolist(), topology.link_dst.tolist(), strict=True))
     if topology.num_devices <= _MOST_BY_FORCES:
-        return _by_networkx(whole)
-    found = networkx.community.louvain_partitions(whole, seed=_SEED)  # from many communities to few
-    circles = next((parts for parts in found if len(parts) <= _MOST_BY_FORCES), [set(whole)])
+        return _by_networkx(graph)
+    partitions = networkx.community.louvain_partitions(graph, seed=_SEED)  # from many communities to few
+    circles = next((parts for parts in partitions if len(parts) <= _MOST_BY_FORCES), [set(graph)])
     community = {device: number for number, members in enumerate(circles) for device in members}
     joined = networkx.empty_graph(len(circles))
-    joined.add_edges_from((community[src], community[dst]) for src, dst in whole.edges if community[src] != community[dst])
+    joined.add_edges_from((community[src], community[dst]) for src, dst in graph.edges if community[src] != community[dst])
     middle = _by_networkx(joined)
     reach = _REACH * min((float(np.hypot(*(a - b))) for a, b in combinations(middle, 2)), default=1.0)
     positions = np.zeros((topology.num_devices, 2))

@@ -110,8 +110,8 @@ def topology_picture(topology: Topology, values: Floats, shades: Shades, npus_of
     for kind, (shape, shapes, devices) in _LOOKS.items():
         if kinds[kind]:
             marks.append(Mark(shape, f"{shapes}: {devices}", _OTHER, _EDGE, np.array(kinds[kind])))
-    whole = with_failed_links(topology) if npus_of_each == 1 else topology
-    return TopologyPicture(layout(whole), whole.link_src, whole.link_dst, values, shades, tuple(marks))
+    complete = with_failed_links(topology) if npus_of_each == 1 else topology
+    return TopologyPicture(layout(complete), complete.link_src, complete.link_dst, values, shades, tuple(marks))
 
 
 def bandwidth_shades(topology: Topology) -> Shades:

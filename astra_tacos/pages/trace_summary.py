@@ -107,12 +107,12 @@ def _collectives(trace: Trace) -> list[dict[str, Any]]:
     firsts, case_of_row = row_places(*keys)
     begins, order = group_by(case_of_row, np.arange(len(rows)), len(firsts))
     rank = trace.rank[rows]
-    found = []
+    collectives = []
     for begin, end in pairwise(begins.tolist()):
         case = order[begin:end]
         size, text, number, pattern = (int(key[case[0]]) for key in keys)
         _, nodes_of_rank = np.unique(rank[case], return_counts=True)
-        found.append(
+        collectives.append(
             {
                 "pattern": CommType(pattern).name if 0 <= pattern <= max(CommType) else f"type {pattern}",
                 "group": columns.group_names[text] if number == UNKNOWN else _GROUP_TEXTS.get(number, str(number)),
@@ -123,4 +123,4 @@ def _collectives(trace: Trace) -> list[dict[str, Any]]:
                 "duration_us": int(trace.duration_us[rows[case]].sum()),
             }
         )
-    return sorted(found, key=lambda entry: -(entry["size_bytes"] or 0) * entry["nodes"])
+    return sorted(collectives, key=lambda entry: -(entry["size_bytes"] or 0) * entry["nodes"])

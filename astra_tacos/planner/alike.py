@@ -42,7 +42,7 @@ def find_alike(cases: Sequence[DistinctCollective]) -> dict[int, Alike | None]:
     Cases on regular networks come first, as more algorithms apply there, and then by their first groups, so that a plan of a plan
     has the same ones synthesized.
     """
-    found: dict[int, Alike | None] = {}
+    alike_of: dict[int, Alike | None] = {}
     firsts: dict[tuple[object, ...], list[int]] = {}
 
     def place(number: int) -> tuple[bool, tuple[int, ...], int]:
@@ -52,16 +52,16 @@ def find_alike(cases: Sequence[DistinctCollective]) -> dict[int, Alike | None]:
     for number in sorted(range(len(cases)), key=place):
         case = cases[number]
         key = case.pattern, case.size_bytes, case.root is None, case.num_members, case.max_sends, case.has_routed_links
-        found[number] = None
+        alike_of[number] = None
         for earlier in firsts.setdefault(key, []):
             other = cases[earlier]
             npu = find_renumbering(_networks(other), _networks(case), (other.root, case.root))
             if npu is not None:
-                found[number] = Alike(earlier, npu)
+                alike_of[number] = Alike(earlier, npu)
                 break
         else:
             firsts[key].append(number)
-    return found
+    return alike_of
 
 
 def _networks(case: DistinctCollective) -> list[Topology]:
@@ -112,14 +112,14 @@ def _renumbered(schedule: Schedule, other: DistinctCollective, case: DistinctCol
     if topology is None or schedule.collective.name != case.collective:
         return None
     root = (case.root or 0) if case.collective in ROOTED else None
-    own = schedule.collective
-    collective = make_collective(case.collective, case.num_members, case.size_bytes, own.chunks_per_npu, root)
+    old_collective = schedule.collective
+    collective = make_collective(case.collective, case.num_members, case.size_bytes, old_collective.chunks_per_npu, root)
     return renumbered(schedule, topology, collective, npu)
 
 
-def _is_same(one: Topology, other: Topology) -> bool:
+def _is_same(left: Topology, right: Topology) -> bool:
     """Whether channels of one are those of the other: synthesizers that turn a network around make another object of it."""
-    return one is other or all(np.array_equal(*pair) for pair in zip(_channels(one), _channels(other), strict=True))
+    return left is right or all(np.array_equal(*pair) for pair in zip(_channels(left), _channels(right), strict=True))
 
 
 def _channels(topology: Topology) -> tuple[NDArray[np.generic], ...]:

@@ -49,12 +49,12 @@ def differently_numbered(instances: Instances, implementation: Ints, order: Ints
         If the system cuts a native collective into less than a byte.
     """
     is_native = (implementation == NATIVE) & np.isin(instances.pattern, list(PATTERN_KEYS))
-    asked: Bools = is_native & (instances.group == ALL_RANKS)
-    if not asked.any():
-        return asked
+    is_asked: Bools = is_native & (instances.group == ALL_RANKS)
+    if not is_asked.any():
+        return is_asked
     streams = (implementation != NATIVE).astype(np.int64)
     if (streams.astype(np.bool_) & (instances.num_members < 2)).any():
-        return asked  # nothing orders a group of one among the others, so that no number is sure
+        return is_asked  # nothing orders a group of one among the others, so that no number is sure
     streams[is_native] = 1 if streams.any() else _num_chunks(instances, is_native, system)
     # How many streams each node's rank has begun before it.
     turn = np.lexsort((order[instances.instance], instances.nodes.rank))
@@ -65,7 +65,7 @@ def differently_numbered(instances: Instances, implementation: Ints, order: Ints
     highest = np.zeros(instances.num_instances, np.int64)
     np.minimum.at(lowest, instance, before)
     np.maximum.at(highest, instance, before)
-    differs: Bools = asked & (lowest != highest)
+    differs: Bools = is_asked & (lowest != highest)
     return differs
 
 
@@ -75,7 +75,7 @@ def _num_chunks(instances: Instances, is_native: Bools, system: SystemConfig) ->
     pattern, size = instances.pattern[is_native], instances.size_bytes[is_native]
     first, which = row_places(pattern, size)
     cases = zip(pattern[first].tolist(), size[first].tolist(), strict=True)
-    return np.array([cut_into_chunks(pattern_key(one), size, num_npus, system)[1] for one, size in cases], np.int64)[which]
+    return np.array([cut_into_chunks(pattern_key(key), size, num_npus, system)[1] for key, size in cases], np.int64)[which]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,21 +153,21 @@ def _groups(
     columns = [column[in_order] for column in (instances.group, instances.pattern, instances.size_bytes, implementation)]
     first, which = row_places(*columns)
     named = columns[0][first]
-    for one in np.argsort(first).tolist():  # collectives that are alike have one group
-        own, pattern, size_bytes, entry = (int(column[first[one]]) for column in columns)
-        if own == ALL_RANKS:
+    for distinct_case in np.argsort(first).tolist():  # collectives that are alike have one group
+        number, pattern, size_bytes, entry = (int(column[first[distinct_case]]) for column in columns)
+        if number == ALL_RANKS:
             continue
-        ranks = groups[own]
+        ranks = groups[number]
         carrier = carrying_type(pattern, size_bytes)
-        taken = places.setdefault((own, int(carrier)), {})
-        if not taken and ranks != tuple(sorted(ranks)):
-            taken[NATIVE] = 0
-        place = taken.setdefault(entry, len(taken))
-        copies = alike.setdefault(own, [own])
+        entries = places.setdefault((number, int(carrier)), {})
+        if not entries and ranks != tuple(sorted(ranks)):
+            entries[NATIVE] = 0
+        place = entries.setdefault(entry, len(entries))
+        copies = alike.setdefault(number, [number])
         while len(copies) <= place:
             copies.append(max(all_groups) + 1)
             all_groups[copies[-1]] = tuple(sorted(ranks))
-        named[one] = copies[place]
+        named[distinct_case] = copies[place]
     group[in_order] = named[which]
     return group, all_groups
 
@@ -238,13 +238,13 @@ def tag_ranges(prefix: str, used: Ints, sizes: list[int], most_tags: int) -> lis
     ConfigError
         If there are not enough tags.
     """
-    own = distinct(used[used >= 0] % most_tags)
-    begin = int(own[-1]) + 1 if len(own) else 0
+    used_tags = distinct(used[used >= 0] % most_tags)
+    begin = int(used_tags[-1]) + 1 if len(used_tags) else 0
     if begin + sum(sizes) <= most_tags:
         edges, room = [begin], [most_tags - begin]
     else:
-        edges = np.concatenate(([0], own + 1)).tolist()
-        room = np.diff(np.concatenate(([-1], own, [most_tags]))).tolist()
+        edges = np.concatenate(([0], used_tags + 1)).tolist()
+        room = np.diff(np.concatenate(([-1], used_tags, [most_tags]))).tolist()
         room = [gap - 1 for gap in room]
     first = []
     at = 0

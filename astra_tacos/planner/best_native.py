@@ -133,7 +133,9 @@ def best_native(
     refusal = search.refusal or "no native configuration moves all of the data"
 
     def run_of(configurations: list[NativeConfiguration]) -> NativeRun | None:
-        return next((NativeRun(each, collectives.patterns, *ends[each]) for each in configurations), None)
+        return next(
+            (NativeRun(configuration, collectives.patterns, *ends[configuration]) for configuration in configurations), None
+        )
 
     return BestNative(
         best=None if idle else run_of(best),
@@ -143,14 +145,15 @@ def best_native(
         refusal=idle or ("" if best else refusal),
         space=reach.space,
         left_out=tuple(
-            f"native {each.describe(collectives.patterns)} is left out: {why}" for each, why in search.failures.items()
+            f"native {configuration.describe(collectives.patterns)} is left out: {why}"
+            for configuration, why in search.failures.items()
         ),
     )
 
 
 def native_collectives(workload: Workload, clock: Backend) -> NativeCollectives:
     """The collectives of a run, planned ones as native ones."""
-    of_run = {PATTERN_KEYS[CommType(each)] for each in set(workload.instances.pattern.tolist()) if each in PATTERN_KEYS}
+    of_run = {PATTERN_KEYS[CommType(pattern)] for pattern in set(workload.instances.pattern.tolist()) if pattern in PATTERN_KEYS}
     # A planned Broadcast is an All-Reduce to ASTRA-sim, whose list then has to reach all ranks.
     carried = workload.carried_run.columns.comm_type[workload.instances.nodes.row]
     over_all = (workload.instances.num_members == workload.run.workload.num_ranks)[workload.instances.instance]
@@ -160,7 +163,7 @@ def native_collectives(workload: Workload, clock: Backend) -> NativeCollectives:
     return NativeCollectives(
         workload.own_run,
         tuple(key for key in COMM_KEYS if key in of_run),
-        frozenset(PATTERN_KEYS[CommType(each)] for each in set(carried[over_all].tolist())),
+        frozenset(PATTERN_KEYS[CommType(pattern)] for pattern in set(carried[over_all].tolist())),
         lambda configuration: messages * configuration.splits,
     )
 

@@ -44,14 +44,14 @@ class CandidateRun:
 
     Parameters
     ----------
-    made, solutions
+    joint_workload, solutions
         Its collectives, of which some may be joint, and what each case runs.
     after
         Its replay.
     """
 
     planned: PlannedRun
-    made: JointWorkload
+    joint_workload: JointWorkload
     solutions: Solutions
     after: RunOutcome
 
@@ -84,7 +84,7 @@ class CandidateRun:
 
     def node_table(self) -> NodeTable:
         """What happened to each collective node, and why."""
-        return COLUMNS, node_rows(self.made, self.solutions, self.planned)
+        return COLUMNS, node_rows(self.joint_workload, self.solutions, self.planned)
 
 
 def choose_run(
@@ -148,7 +148,7 @@ def proposals(
         solutions = with_some_as_they_were(instant, why)
         if any(instant):
             yield solutions, order_run(workload, solutions, None)
-    if before is not None and not any(each.is_solution for each in custom):
+    if before is not None and not any(candidate.is_solution for candidate in custom):
         yield solutions, order_run(workload, solutions, before)
         if acceptance.last is not None:
             slower = time_spent(workload, acceptance.last.after) > time_spent(workload, before)
@@ -157,8 +157,10 @@ def proposals(
     if before is not None or acceptance.best is None:
         as_they_were = with_some_as_they_were([True] * len(solutions), "" if acceptance.best is not None else why)
         yield as_they_were, order_run(workload, as_they_were, before)
-        keeps_none = bool(np.all(workload.run.implementation == NATIVE)) or not any(each.keeps_custom for each in as_they_were)
-        if before is not None and keeps_none and all(each.schedule is None for each in as_they_were):
+        keeps_none = bool(np.all(workload.run.implementation == NATIVE)) or not any(
+            candidate.keeps_custom for candidate in as_they_were
+        )
+        if before is not None and keeps_none and all(candidate.schedule is None for candidate in as_they_were):
             yield as_they_were, None
 
 

@@ -78,9 +78,9 @@ class Machine:
             As `replay_run` does, or if the native collective moves less than its pattern needs.
         """
         trace = None if schedule is None else schedule_trace(schedule, schedule.collective.name)
-        own = replace(self.system, roofline_enabled=False, preferred_dataset_splits=1)
+        system = replace(self.system, roofline_enabled=False, preferred_dataset_splits=1)
         carried = carrying_type(pattern, size_bytes)
-        run = single_collective_run(self.network, own, carried, size_bytes, trace, _disjoint(groups))
+        run = single_collective_run(self.network, system, carried, size_bytes, trace, _disjoint(groups))
         lacks = why_incomplete(run) if schedule is None else ""
         if lacks:
             raise ReplayError(lacks)
@@ -89,11 +89,11 @@ class Machine:
 
 def _disjoint(groups: tuple[tuple[int, ...], ...]) -> list[tuple[int, ...]]:
     """Groups that can run at once: of those that share a rank, the first."""
-    chosen, taken = [], set[int]()
+    chosen, used = [], set[int]()
     for ranks in groups:
-        if taken.isdisjoint(ranks):
+        if used.isdisjoint(ranks):
             chosen.append(ranks)
-            taken |= set(ranks)
+            used |= set(ranks)
     return chosen
 
 
@@ -105,7 +105,7 @@ Route = tuple[int, int, float, float]
 
 
 def choose_routes(
-    network: Topology, config: NetworkConfig, members: Ints, kept: Ints, own: Topology, reach: Reach
+    network: Topology, config: NetworkConfig, members: Ints, kept: Ints, topology: Topology, reach: Reach
 ) -> list[Route]:
     """Choose the routes that become links between the members of a group.
 
@@ -123,8 +123,8 @@ def choose_routes(
         Which routes become links, one of `REACHES`.
     """
     for pairs in _pair_sets(len(members)):
-        routes = _chosen(network, config, members, kept, own, reach, pairs)
-        if not _components(own, routes).any():
+        routes = _chosen(network, config, members, kept, topology, reach, pairs)
+        if not _components(topology, routes).any():
             break
     return routes
 
@@ -134,12 +134,12 @@ def _chosen(
     config: NetworkConfig,
     members: Ints,
     kept: Ints,
-    own: Topology,
+    topology: Topology,
     reach: Reach,
     pairs: Ints,
 ) -> list[Route]:
     """The chosen routes among those between `pairs`, int64[2, num_pairs], positions."""
-    pairs = pairs[:, own.channel_of(pairs[0], pairs[1]) < 0]
+    pairs = pairs[:, topology.channel_of(pairs[0], pairs[1]) < 0]
     owner, source, target = crossed_pairs(config, members[pairs[0]], members[pairs[1]])
     channel = network.channel_of(source, target)
     is_member = np.zeros(network.num_npus, np.bool_)
@@ -151,9 +151,9 @@ def _chosen(
     first = np.concatenate(([0], np.cumsum(length)))
     usable = np.flatnonzero((into_member == 1) & (missing == 0))
     usable = usable[np.lexsort((pairs[1, usable], pairs[0, usable], length[usable]))]
-    taken = np.zeros(network.num_links, np.bool_)
-    taken[kept] = True
-    component = _components(own)
+    is_taken = np.zeros(network.num_links, np.bool_)
+    is_taken[kept] = True
+    component = _components(topology)
     routes: list[Route] = []
     left: list[int] = []
 
@@ -165,22 +165,22 @@ def _chosen(
 
     def take(pair: int) -> None:
         links = links_of(pair)
-        taken[links] = True
+        is_taken[links] = True
         bandwidth, latency = network.link_bandwidth_gibps[links].min(), network.link_latency_ns[links].sum()
         routes.append((int(pairs[0, pair]), int(pairs[1, pair]), float(bandwidth), float(latency)))
 
     for pair in usable.tolist():
         apart = component[pairs[0, pair]] != component[pairs[1, pair]]
         everything = reach == "all" and len(members) <= _ALL_PAIRS_UP_TO
-        if everything or (not taken[links_of(pair)].any() and (apart or reach == "disjoint")):
+        if everything or (not is_taken[links_of(pair)].any() and (apart or reach == "disjoint")):
             take(pair)
         else:
             left.append(pair)
-    component = _components(own, routes)
+    component = _components(topology, routes)
     for pair in left:
         if component[pairs[0, pair]] != component[pairs[1, pair]]:
             take(pair)
-            component = _components(own, routes)
+            component = _components(topology, routes)
     return routes
 
 
@@ -201,10 +201,10 @@ def components(num: int, src: NDArray[np.integer], dst: NDArray[np.integer]) -> 
     return Graph.of(num, src, dst).strong_groups()[1]
 
 
-def _components(own: Topology, routes: list[Route] | None = None) -> Ints:
+def _components(topology: Topology, routes: list[Route] | None = None) -> Ints:
     """The components of the members of a group, by its own channels and some routes."""
     src, dst = np.array([route[:2] for route in routes or ()], np.int64).reshape(-1, 2).T
-    return components(own.num_npus, np.concatenate((own.channel_src, src)), np.concatenate((own.channel_dst, dst)))
+    return components(topology.num_npus, np.concatenate((topology.channel_src, src)), np.concatenate((topology.channel_dst, dst)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +238,7 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
         return GroupTopology(build_topology(NetworkConfig(config.source, dimensions)), 0)
     chosen = np.array(members, np.int64)
     kept, device = _induced_links(network, chosen)
-    own = Topology(
+    topology = Topology(
         f"{network.name}[{len(members)}]",
         len(members),
         int(device.max()) + 1 - len(members),
@@ -248,25 +248,25 @@ def group_topology(network: Topology, config: NetworkConfig, members: tuple[int,
         network.link_latency_ns[kept],
         np.full(len(kept), NO_DIMENSION, np.int16),
     )
-    if reach == "needed" and not _components(own).any():
-        return GroupTopology(own, 0)
-    routes = choose_routes(network, config, chosen, kept, own, reach)
-    if _components(own, routes).any():
+    if reach == "needed" and not _components(topology).any():
+        return GroupTopology(topology, 0)
+    routes = choose_routes(network, config, chosen, kept, topology, reach)
+    if _components(topology, routes).any():
         ranks = ", ".join(map(str, members[:6])) + (", ..." if len(members) > 6 else "")
         raise ConfigError(
             f"{config.source}: the ranks of the group {ranks} cannot reach one another without other ranks between them: "
             "expected groups that links connect"
         )
     src, dst, bandwidth, latency = np.array(routes).reshape(-1, 4).T
-    whole = replace(
-        own,
-        link_src=np.concatenate((own.link_src, src)).astype(np.int32),
-        link_dst=np.concatenate((own.link_dst, dst)).astype(np.int32),
-        link_bandwidth_gibps=np.concatenate((own.link_bandwidth_gibps, bandwidth)),
-        link_latency_ns=np.concatenate((own.link_latency_ns, latency)),
-        link_dimension=np.full(own.num_links + len(src), NO_DIMENSION, np.int16),
+    with_routes = replace(
+        topology,
+        link_src=np.concatenate((topology.link_src, src)).astype(np.int32),
+        link_dst=np.concatenate((topology.link_dst, dst)).astype(np.int32),
+        link_bandwidth_gibps=np.concatenate((topology.link_bandwidth_gibps, bandwidth)),
+        link_latency_ns=np.concatenate((topology.link_latency_ns, latency)),
+        link_dimension=np.full(topology.num_links + len(src), NO_DIMENSION, np.int16),
     )
-    return GroupTopology(whole, len(routes))
+    return GroupTopology(with_routes, len(routes))
 
 
 def regular_part(config: NetworkConfig, members: tuple[int, ...], reach: Reach) -> tuple[Dimension, ...] | None:
@@ -384,15 +384,15 @@ def _shared(network: Topology, pairs: _Pairs) -> Topology:
 def _apart(network: Topology, pairs: _Pairs) -> Topology | None:
     """Links for pairs that share no link of the fabric, short routes and neighbours first; None if these leave somebody out."""
     offset = (pairs.dst - pairs.src) % pairs.num_members
-    taken = np.zeros(network.num_links, np.bool_)
+    is_taken = np.zeros(network.num_links, np.bool_)
     chosen = []
     for pair in np.lexsort((pairs.src, offset, pairs.hops)).tolist():
         links = pairs.link[pairs.first[pair] : pairs.first[pair + 1]]
-        if not taken[links].any():
-            taken[links] = True
+        if not is_taken[links].any():
+            is_taken[links] = True
             chosen.append(pair)
-    own = pairs.some(np.array(sorted(chosen), np.int64))
-    return None if own.components.any() else _of_pairs(network, own, network.link_bandwidth_gibps)
+    chosen_pairs = pairs.some(np.array(sorted(chosen), np.int64))
+    return None if chosen_pairs.components.any() else _of_pairs(network, chosen_pairs, network.link_bandwidth_gibps)
 
 
 def _of_pairs(network: Topology, pairs: _Pairs, bandwidth_gibps: Floats) -> Topology:
@@ -424,16 +424,16 @@ def _crossbars(network: Topology, pairs: _Pairs) -> Topology | None:
     direct = np.flatnonzero(pairs.hops == 1)
     if len(within) + len(direct) < len(pairs.src) or not len(within):
         return None  # routes over NPUs of others
-    whole = np.add.reduceat(network.link_latency_ns[pairs.link], pairs.first[:-1])
+    latency_ns = np.add.reduceat(network.link_latency_ns[pairs.link], pairs.first[:-1])
     number = np.unique(area[entered[within]], return_inverse=True)[1] + pairs.num_members
     ups = _ports(network, pairs.src[within], number, up[within], network.link_latency_ns[up[within]])
-    downs = _ports(network, pairs.dst[within], number, down[within], (whole - network.link_latency_ns[up])[within])
+    downs = _ports(network, pairs.dst[within], number, down[within], (latency_ns - network.link_latency_ns[up])[within])
     columns = [
-        np.concatenate(each)
-        for each in zip(
+        np.concatenate(parts)
+        for parts in zip(
             ups,
             (downs[1], downs[0], downs[2], downs[3]),
-            (pairs.src[direct], pairs.dst[direct], network.link_bandwidth_gibps[up[direct]], whole[direct]),
+            (pairs.src[direct], pairs.dst[direct], network.link_bandwidth_gibps[up[direct]], latency_ns[direct]),
             strict=True,
         )
     ]

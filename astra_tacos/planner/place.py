@@ -92,7 +92,7 @@ class PlacementCost:
             outer = tuple(sorted({npu // width for npu in npus}))
             share = len(set(blocks)) / len(outer)
             if share > 1:
-                first = sorted(each % dimension.size for each in set(blocks) if each // dimension.size == outer[0])
+                first = sorted(block % dimension.size for block in set(blocks) if block // dimension.size == outer[0])
                 rate = dimension.bandwidth_gibps * self._links(number, dimension, tuple(first))
                 rate = float(bytes_per_ns(np.array([rate]))[0])
                 inside *= share
@@ -132,24 +132,24 @@ def exchange(cost: PlacementCost, num_ranks: int, starts: int, seed: int) -> lis
     same, exchanges of others still go in a direction.
     """
     random = np.random.default_rng(seed)
-    found: dict[tuple[int, ...], float] = {}
+    scores: dict[tuple[int, ...], float] = {}
     for start in range(starts):
         place = np.arange(num_ranks) if start == 0 else random.permutation(num_ranks)
         best = _fourth_powers(cost, place)
         improves = True
         while improves:
             improves = False
-            for one in range(num_ranks):
-                for other in range(one + 1, num_ranks):
-                    place[[one, other]] = place[[other, one]]
+            for first in range(num_ranks):
+                for second in range(first + 1, num_ranks):
+                    place[[first, second]] = place[[second, first]]
                     score = _fourth_powers(cost, place)
                     if score < best * (1 - 1e-12):
                         best, improves = score, True
                     else:
-                        place[[one, other]] = place[[other, one]]
-        found[tuple(place.tolist())] = cost.score_ns(place)
-    ordered = sorted(found, key=lambda each: (found[each], each))
-    return [np.array(each, np.int64) for each in ordered]
+                        place[[first, second]] = place[[second, first]]
+        scores[tuple(place.tolist())] = cost.score_ns(place)
+    ordered = sorted(scores, key=lambda order: (scores[order], order))
+    return [np.array(order, np.int64) for order in ordered]
 
 
 def _fourth_powers(cost: PlacementCost, place: Ints) -> float:
@@ -158,8 +158,8 @@ def _fourth_powers(cost: PlacementCost, place: Ints) -> float:
 
 def most_starts(num_ranks: int, num_demands: int) -> int:
     """How many starts take a few seconds; 0 if not even one does."""
-    one = num_ranks**2 / 2 * num_demands * 8
-    return min(8, math.floor(2e7 / max(one, 1)))
+    steps = num_ranks**2 / 2 * num_demands * 8
+    return min(8, math.floor(2e7 / max(steps, 1)))
 
 
 _OWN = {PLACE_FILE, WORKLOAD, GROUPS, SYSTEM, NETWORK, MEMORY}
@@ -251,7 +251,7 @@ class PlaceResult(Result):
             "after": self.best.to_json(),
             "speed_up": self.speed_up,
             "npu_of_rank": self.best.npu_of_rank.tolist(),
-            "placements": [each.to_json() for each in self.tried],
+            "placements": [placement.to_json() for placement in self.tried],
         }
 
     def title(self) -> str:
@@ -260,7 +260,9 @@ class PlaceResult(Result):
 
     def rows(self) -> list[Row]:
         """The end of the run, where its ranks are, and what placements are made of."""
-        before, after = ("does not end" if each.end_ns is None else f"{each.end_ns:,} ns" for each in (self.own, self.best))
+        before, after = (
+            "does not end" if placement.end_ns is None else f"{placement.end_ns:,} ns" for placement in (self.own, self.best)
+        )
         gain = "" if self.speed_up is None else f"{self.speed_up:.3f} times as fast as before ({before})"
         axes = ", ".join(f"{axis.name} {axis.size}" for axis in self.axes)
         return [
@@ -273,7 +275,10 @@ class PlaceResult(Result):
     def tables(self) -> list[Table]:
         """The placements with the best scores."""
         title = f"the best of {len(self.tried):,} placements by score (parts of each axis within each level, outermost first)"
-        shown = [(describe(each.matrix, self.axes), round(each.score_ns), each.end_ns) for each in self.tried[:_MOST_ROWS]]
+        shown = [
+            (describe(placement.matrix, self.axes), round(placement.score_ns), placement.end_ns)
+            for placement in self.tried[:_MOST_ROWS]
+        ]
         return [Table(title, ("placement", "score ns", "end of the run ns"), shown)]
 
 
@@ -340,19 +345,19 @@ def best_placement(
     network = workload.run.network
     levels = _levels(network)
     model = choose_backend(backend)
-    found, tried = find_placements(workload, axes, seed)
-    own = next(each for each in tried if np.array_equal(each.npu_of_rank, np.arange(network.num_npus)))
-    chosen = [own, *(each for each in tried[:MOST_REPLAYED] if each is not own)]
+    axes_found, tried = find_placements(workload, axes, seed)
+    as_it_is = next(placement for placement in tried if np.array_equal(placement.npu_of_rank, np.arange(network.num_npus)))
+    chosen = [as_it_is, *(placement for placement in tried[:MOST_REPLAYED] if placement is not as_it_is)]
     acceptance = Acceptance[Placement]()
     known: dict[int, Placement] = {}
-    for number, each in enumerate(chosen):
-        replayed = acceptance.consider(partial(each.replayed, workload, model))
-        known[id(each)] = replayed or each
+    for number, placement in enumerate(chosen):
+        replayed = acceptance.consider(partial(placement.replayed, workload, model))
+        known[id(placement)] = replayed or placement
         on_progress(number + 1, len(chosen))
     if acceptance.best is None:
         raise acceptance.failures[0]  # of the run itself
-    all_of_them = tuple(known.get(id(each), each) for each in tried)
-    return PlaceResult(model, found or (), levels, acceptance.best, known[id(own)], all_of_them)
+    all_of_them = tuple(known.get(id(placement), placement) for placement in tried)
+    return PlaceResult(model, axes_found or (), levels, acceptance.best, known[id(as_it_is)], all_of_them)
 
 
 def write_placed(folder: Path, inputs: RunInputs, rows: Rows) -> RunInputs:
@@ -396,21 +401,23 @@ def find_placements(
     demands = demands_of(workload)
     cost = PlacementCost(network.dimensions, demands)
     num = network.num_npus
-    found = axes or find_axes(num, [demand.ranks for demand in demands])
-    made: dict[tuple[int, ...], Matrix | None] = {}
-    if found is not None:
-        by_stride = tuple(sorted(found, key=lambda axis: axis.stride))
+    run_axes = axes or find_axes(num, [demand.ranks for demand in demands])
+    matrices: dict[tuple[int, ...], Matrix | None] = {}
+    if run_axes is not None:
+        by_stride = tuple(sorted(run_axes, key=lambda axis: axis.stride))
         if math.prod(axis.size for axis in by_stride) != num:
             text = ",".join(f"{axis.name}={axis.size}" for axis in by_stride)
             raise ConfigError(f"axes: found {text}, expected a product of {num}, the ranks of {workload.run.workload.prefix}")
-        for matrix in placements(_levels(network), [axis.size for axis in found]):
-            made.setdefault(tuple(npu_of_rank(matrix, found).tolist()), matrix)
+        for matrix in placements(_levels(network), [axis.size for axis in run_axes]):
+            matrices.setdefault(tuple(npu_of_rank(matrix, run_axes).tolist()), matrix)
     else:
         for place_of in exchange(cost, num, most_starts(num, len(demands)), seed):
-            made.setdefault(tuple(place_of.tolist()), None)
-    made.setdefault(tuple(range(num)), None)
-    scored = [Placement(np.array(npus, np.int64), matrix, cost.score_ns(np.array(npus))) for npus, matrix in made.items()]
-    return found, tuple(sorted(scored, key=lambda each: (each.score_ns, each.matrix or (), each.npu_of_rank.tolist())))
+            matrices.setdefault(tuple(place_of.tolist()), None)
+    matrices.setdefault(tuple(range(num)), None)
+    scored = [Placement(np.array(npus, np.int64), matrix, cost.score_ns(np.array(npus))) for npus, matrix in matrices.items()]
+    return run_axes, tuple(
+        sorted(scored, key=lambda placement: (placement.score_ns, placement.matrix or (), placement.npu_of_rank.tolist()))
+    )
 
 
 def demands_of(workload: Workload) -> list[Demand]:

@@ -25,10 +25,10 @@ def placed(request: PlanRequest, run: Run, cache: SynthesisCache, on_progress: O
         return None
     workload = find_workload(run)
     try:
-        found = best_placement(workload, backend=request.backend, seed=request.options.seed)
+        placement = best_placement(workload, backend=request.backend, seed=request.options.seed)
     except ReplayError as error:
         return _NotPlaced((f"its ranks stay where they are, as the run before does not end in any placement: {error}",))
-    return _Placed(run=None if found.is_as_it_was else permuted(workload, found.best.npu_of_rank), found=found)
+    return _Placed(run=None if placement.is_as_it_was else permuted(workload, placement.best.npu_of_rank), placement=placement)
 
 
 @dataclass(frozen=True)
@@ -45,18 +45,18 @@ class _Placed(Move):
     """
 
     run: Run | None
-    found: PlaceResult
+    placement: PlaceResult
 
     def notes(self, as_is: PlannedCollectives) -> tuple[str, ...]:
-        where = f"ranks are placed as {self.found.name} ({PLACE_FILE})"
+        where = f"ranks are placed as {self.placement.name} ({PLACE_FILE})"
         return (f"{where}: as they were, the plan takes {as_is.end_ns:,} ns",)
 
     def before(self, run: Run) -> tuple[Run, Ints | None]:
-        npu_of_rank = self.found.best.npu_of_rank
+        npu_of_rank = self.placement.best.npu_of_rank
         return renumbered(run, npu_of_rank), npu_of_rank
 
     def told(self, plans: Plans) -> Told:
-        written = replace(self.found, best=self.found.own) if plans.keeps_as_is else self.found
+        written = replace(self.placement, best=self.placement.own) if plans.keeps_as_is else self.placement
         placement = PlannedPlacement(
             name=written.name,
             matrix=written.best.matrix,

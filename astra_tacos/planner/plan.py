@@ -81,15 +81,15 @@ class Plan(Result):
     @property
     def clock(self) -> Backend:
         """The network model that all times are of."""
-        whole = self._whole
-        return whole.clock if isinstance(whole, PlanResult) else whole.backend
+        main_result = self._whole
+        return main_result.clock if isinstance(main_result, PlanResult) else main_result.backend
 
     @property
     def _whole(self) -> PlanResult | ScheduleResult:
         """What the run that was written is judged by."""
-        whole = self.result or self.scheduled
-        assert whole is not None
-        return whole
+        main_result = self.result or self.scheduled
+        assert main_result is not None
+        return main_result
 
     def title(self) -> str:
         """That of the result."""
@@ -155,8 +155,8 @@ def plan(
     PosixPath('planned')
     """
     if not isinstance(request, PlanRequest):
-        found = find_run(Path(request), None, Given(network=None if network is None else Path(network)))
-        request = PlanRequest(found, **more)
+        inputs = find_run(Path(request), None, Given(network=None if network is None else Path(network)))
+        request = PlanRequest(inputs, **more)
     elif network is not None or more:
         raise ConfigError("request: found a PlanRequest beside other arguments, expected it alone")
     if output is not None:
@@ -181,20 +181,20 @@ def _plan(request: PlanRequest, on_native: OnProgress, on_progress: OnProgress) 
     move = moves[0] if moves else Move()
 
     def planned(of: Run, notes: tuple[str, ...]) -> PlannedCollectives:
-        asked = replace(request, more_notes=(*request.more_notes, *notes))
-        return plan_collectives(asked, of, cache, on_native, on_progress)
+        noted = replace(request, more_notes=(*request.more_notes, *notes))
+        return plan_collectives(noted, of, cache, on_native, on_progress)
 
     as_is = planned(run, move.why_not)
     moved = None if move.run is None else planned(move.run, move.notes(as_is))
     plans = keep_one(as_is, moved, prefers_moved=move.is_preferred)
-    told = move.told(plans)
+    answer = move.told(plans)
 
     def write(output: Path) -> None:
         check_output(output, request.inputs)
         before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
         with replaced_directory(output) as folder:
-            plans.kept.write(folder, Path(run.workload.prefix).name, before, told.result, told.entries, npu_of_rank)
-            for name, content in told.files.items():
+            plans.kept.write(folder, Path(run.workload.prefix).name, before, answer.result, answer.entries, npu_of_rank)
+            for name, content in answer.files.items():
                 write_json(folder / name, content)
 
-    return Plan(told.result, told.scheduled, write)
+    return Plan(answer.result, answer.scheduled, write)

@@ -314,8 +314,8 @@ class PlanResult(Result):
         if self.before_ns is None:
             rows.append(Row("before", None, note="the run before does not end: --verbose says why"))
         else:
-            what = f", native {self.baseline}" if self.baseline else ""
-            rows.append(Row("before", self.before_ns, "ns", f"{self._times(self.before_ns)} times as long{what}"))
+            baseline = f", native {self.baseline}" if self.baseline else ""
+            rows.append(Row("before", self.before_ns, "ns", f"{self._times(self.before_ns)} times as long{baseline}"))
         best_ns = self.best_native_ns
         if best_ns is not None:
             tried = f"the best of {self.num_tried:,} configurations"
@@ -335,7 +335,7 @@ class PlanResult(Result):
     def beside_times(self) -> list[Row]:
         """Where the ranks are and what programs print; what was tried and what bounds the times; notes."""
         rows = [] if self.placement is None else [Row("placement", note=self.placement.name)]
-        printed = prints_text([each.to_json() for each in self.prints], self.clock.name)
+        printed = prints_text([printed_collective.to_json() for printed_collective in self.prints], self.clock.name)
         rows += [Row("prints", note=printed)] if printed else []
         best = self.native.best.name if self.native.best else None
         space = f"{self.native.space}; the best: {best}" if best else f"{self.native.space}; {self.native.refusal}"
@@ -349,8 +349,8 @@ class PlanResult(Result):
         if in_step_ns is not None:
             is_met = in_step_ns <= self.time_ns
             share = f"{in_step_ns / max(self.time_ns, 1):.1%} of the end of the run" if is_met else "this run takes less"
-            what = "the least if the members of collectives begin and end together and nobody relays"
-            rows.append(detail("in step", in_step_ns, "ns", f"{what} ({share})"))
+            condition = "the least if the members of collectives begin and end together and nobody relays"
+            rows.append(detail("in step", in_step_ns, "ns", f"{condition} ({share})"))
         return rows
 
     def _cost(self) -> Row:
@@ -373,7 +373,7 @@ class PlanResult(Result):
         remarks = ("", *why) if why else ()
         title = "several groups as one schedule, whose ranks pass chunks on for one another (times of one, on average)"
         columns = ("joint schedules", "ranks", "count", "chunks", "predicted ns", "apart ns", "after ns")
-        joint = [each.cells() for each in self.joint]
+        joint = [figure.cells() for figure in self.joint]
         tables = [Table(title, columns, joint, Importance.DETAIL, remarks=remarks)] if joint else []
         return [self._cases(() if joint else remarks), *tables]
 
@@ -387,7 +387,7 @@ class PlanResult(Result):
 
     def compared_with(self, as_is: PlanResult) -> PlanResult:
         """The same plan beside the run as its files say and its best native run, for a run that was moved before."""
-        native = {each.binary: each.best_native_ns for each in as_is.prints}
+        native = {printed.binary: printed.best_native_ns for printed in as_is.prints}
         return replace(
             self,
             before_ns=as_is.before_ns,
@@ -401,21 +401,21 @@ class PlanResult(Result):
 
     def to_json(self) -> dict[str, Any]:
         """One object for `plan.json`; `deprecated` names the keys that the next release will not have."""
-        own: dict[str, Any] = {"backend": self.clock.name, "baseline": self.baseline}
-        own |= {} if self.num_classes is None else {"num_classes": self.num_classes}
-        own |= {"num_ranks": self.num_ranks, "num_nodes": self.num_nodes, "num_collectives": self.num_collectives}
-        own |= {"time_ns": self.time_ns, "before_ns": self.before_ns, "before_reason": self.before_reason}
-        own |= {"exposed_before_ns": self.exposed_before_ns, "exposed_ns": self.exposed_ns, "moved_ns": self.moved_ns}
-        own |= {"notes": list(self.notes), "speed_up": self.speed_up}
-        own |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
-        own |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
-        own |= {"prints": [each.to_json() for each in self.prints]} | self.messages.to_json()
-        own |= {"after_ns": self.time_ns, "exposed_after_ns": self.exposed_ns, "deprecated": DEPRECATED}
-        own |= {"joint": [asdict(each) for each in self.joint]}
+        document: dict[str, Any] = {"backend": self.clock.name, "baseline": self.baseline}
+        document |= {} if self.num_classes is None else {"num_classes": self.num_classes}
+        document |= {"num_ranks": self.num_ranks, "num_nodes": self.num_nodes, "num_collectives": self.num_collectives}
+        document |= {"time_ns": self.time_ns, "before_ns": self.before_ns, "before_reason": self.before_reason}
+        document |= {"exposed_before_ns": self.exposed_before_ns, "exposed_ns": self.exposed_ns, "moved_ns": self.moved_ns}
+        document |= {"notes": list(self.notes), "speed_up": self.speed_up}
+        document |= {"best_native_ns": self.best_native_ns, "speed_up_over_best_native": self.speed_up_over_best_native}
+        document |= self.native.to_json() | self.bound.to_json() | {"efficiency": self.efficiency}
+        document |= {"prints": [printed.to_json() for printed in self.prints]} | self.messages.to_json()
+        document |= {"after_ns": self.time_ns, "exposed_after_ns": self.exposed_ns, "deprecated": DEPRECATED}
+        document |= {"joint": [asdict(figure) for figure in self.joint]}
         paths = {"before": self.path_before, "after": self.path_after}
-        own |= {} if self.placement is None else {"placement": asdict(self.placement)}
-        own |= {"critical_path": {when: path and path.to_json() for when, path in paths.items()}}
-        return own | {"cases": [case.to_json() for case in self.cases]}
+        document |= {} if self.placement is None else {"placement": asdict(self.placement)}
+        document |= {"critical_path": {when: path and path.to_json() for when, path in paths.items()}}
+        return document | {"cases": [case.to_json() for case in self.cases]}
 
 
 def case_figures(
@@ -432,7 +432,7 @@ def case_figures(
     figures = []
     for number, (case, solution) in enumerate(zip(workload.cases, solutions, strict=True)):
         schedule = solution.schedule
-        own = solution.keeps_custom and names_trace[number]
+        has_own_trace = solution.keeps_custom and names_trace[number]
         first = int(np.argmax(case_of_node == number))
         figures.append(
             CaseFigures(
@@ -444,7 +444,7 @@ def case_figures(
                 first_group=case.groups[0],
                 first_node=(int(nodes.rank[first]), int(workload.run.workload.node_id[nodes.row[first]])),
                 count=case.count,
-                algorithm=schedule.synthesizer if schedule else "own trace" if own else "native",
+                algorithm=schedule.synthesizer if schedule else "own trace" if has_own_trace else "native",
                 chunks_per_npu=schedule.collective.chunks_per_npu if schedule else 0,
                 link_model=schedule.timing.link_model if schedule else "",
                 reason=solution.reason,

@@ -103,8 +103,8 @@ def _changed(workload: Workload, changes: Changes) -> Trace:
     names = (*columns.group_names, *(str(group) for group in np.unique(changes.group[changes.group >= 0]).tolist()))
     number = {name: at for at, name in enumerate(dict.fromkeys(names))}
     group, own_group = columns.group.copy(), columns.own_group.copy()
-    moved, joint, carried = (np.flatnonzero(each >= 0) for each in (changes.group, changes.own_group, changes.pattern))
-    group[row[moved]] = [number[str(each)] for each in changes.group[moved].tolist()]
+    moved, joint, carried = (np.flatnonzero(column >= 0) for column in (changes.group, changes.own_group, changes.pattern))
+    group[row[moved]] = [number[str(group_number)] for group_number in changes.group[moved].tolist()]
     own_group[row[joint]] = changes.own_group[joint]
     comm_type, pattern = columns.comm_type.copy(), columns.carried_pattern.copy()
     comm_type[row[carried]], pattern[row[carried]] = int(CARRIER), changes.pattern[carried]
@@ -150,7 +150,7 @@ class PlannedRun:
 
 
 def planned_run(
-    made: JointWorkload,
+    joint_workload: JointWorkload,
     solutions: tuple[CaseSolution, ...],
     order: Ints | None,
     native: NativeConfiguration | None = None,
@@ -170,12 +170,12 @@ def planned_run(
     ConfigError
         If there are not enough tags or ids.
     """
-    workload = made.workload
+    workload = joint_workload.workload
     run, instances, cases = workload.run, workload.instances, workload.cases
     used = set(workload.of_instance.tolist())
     chosen = (solution.schedule if number in used else None for number, solution in enumerate(solutions))
     schedules = {case.name: schedule for case, schedule in zip(cases, chosen, strict=True) if schedule}
-    schedules |= {joint.name: joint.schedule for joint in made.joints}
+    schedules |= {joint.name: joint.schedule for joint in joint_workload.joints}
     kept, own_trace = _kept(workload, solutions)
     moves_nothing = _moves_nothing(instances)
     idle = {f"nothing_of_{ranks}": IdleFiles(ranks) for ranks in np.unique(instances.num_members[moves_nothing]).tolist()}
@@ -183,18 +183,18 @@ def planned_run(
     entry_of = {name: entry for entry, name in enumerate(traces)}
     of_case = [entry_of.get(case.name, NATIVE) for case in cases]
     synthesized = np.array([*of_case, NATIVE], np.int64)[workload.of_instance]
-    own = np.array([NATIVE if name is None else entry_of[name] for name in own_trace], np.int64)
+    own_entry = np.array([NATIVE if name is None else entry_of[name] for name in own_trace], np.int64)
     idling = np.array([entry_of.get(f"nothing_of_{ranks}", NATIVE) for ranks in instances.num_members.tolist()], np.int64)
-    own = np.where(moves_nothing, idling, own)
-    implementation = np.where(synthesized != NATIVE, synthesized, own)
-    of_joint = np.array([*(entry_of[joint.name] for joint in made.joints), NATIVE], np.int64)
-    implementation = np.where(made.of_instance == NO_JOINT, implementation, of_joint[made.of_instance])
+    own_entry = np.where(moves_nothing, idling, own_entry)
+    implementation = np.where(synthesized != NATIVE, synthesized, own_entry)
+    of_joint = np.array([*(entry_of[joint.name] for joint in joint_workload.joints), NATIVE], np.int64)
+    implementation = np.where(joint_workload.of_instance == NO_JOINT, implementation, of_joint[joint_workload.of_instance])
     if order is None:
         implementation = np.full_like(implementation, NATIVE)
     in_order = None if order is None else order[run.workload.num_nodes :]
-    assignment = assign(run.workload, instances, implementation, made.groups, in_order, run.system)
-    changes = find_changes(workload, assignment, order, made.of_instance != NO_JOINT)
-    files = {f"{COLLECTIVE}/{name}": each for name, each in (_with_tags(run, schedules, kept) | kept | idle).items()}
+    assignment = assign(run.workload, instances, implementation, joint_workload.groups, in_order, run.system)
+    changes = find_changes(workload, assignment, order, joint_workload.of_instance != NO_JOINT)
+    files = {f"{COLLECTIVE}/{name}": trace for name, trace in (_with_tags(run, schedules, kept) | kept | idle).items()}
     per_node = {node: f"{COLLECTIVE}/{traces[entry]}" for node, entry in assignment.per_node.items()}
     is_native = native is not None and bool(np.any(implementation == NATIVE))
     system = native.system(run.system) if native is not None and is_native else run.system
@@ -215,17 +215,21 @@ def planned_run(
         files=files,
     )
     collectives = {name: schedule.collective for name, schedule in schedules.items()}
-    parts = {name: TraceParts(each.num_npus, (part_of(each),)) for name, each in collectives.items() if each.name != JOINT}
-    parts |= {joint.name: TraceParts(len(joint.of.ranks), joint.parts) for joint in made.joints}
-    parts |= {name: TraceParts(each.nodes.num_ranks, None) for name, each in kept.items()}
-    parts |= {name: TraceParts(each.num_ranks, ()) for name, each in idle.items()}
+    parts = {
+        name: TraceParts(collective.num_npus, (part_of(collective),))
+        for name, collective in collectives.items()
+        if collective.name != JOINT
+    }
+    parts |= {joint.name: TraceParts(len(joint.of.ranks), joint.parts) for joint in joint_workload.joints}
+    parts |= {name: TraceParts(trace.nodes.num_ranks, None) for name, trace in kept.items()}
+    parts |= {name: TraceParts(trace.num_ranks, ()) for name, trace in idle.items()}
     return PlannedRun(planned, traces, {f"{COLLECTIVE}/{name}": parts[name] for name in traces}, assignment, changes)
 
 
 def _with_tags(run: Run, schedules: dict[str, Schedule], kept: dict[str, CopiedFiles]) -> dict[str, CollectiveFiles]:
     """The files of schedules, each with a range of tags of its own."""
     names = sorted(schedules)
-    used = np.concatenate((run.workload.tag, *(each.nodes.tag for each in kept.values())))
+    used = np.concatenate((run.workload.tag, *(trace.nodes.tag for trace in kept.values())))
     first_tags = tag_ranges(run.workload.prefix, used, [schedules[name].num_messages for name in names], TAGS)
     return {name: ScheduleFiles(schedules[name], first_tag) for name, first_tag in zip(names, first_tags, strict=True)}
 
@@ -243,7 +247,7 @@ def _kept(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[dict
     """
     run, instances = workload.run, workload.instances
     kept: dict[str, CopiedFiles] = {}
-    own: list[str | None] = [None] * instances.num_instances
+    names: list[str | None] = [None] * instances.num_instances
     name_of: dict[int, str] = {}
     first = np.unique(instances.instance, return_index=True)[1]
     for number, entry in enumerate(first.tolist()):
@@ -261,17 +265,17 @@ def _kept(workload: Workload, solutions: tuple[CaseSolution, ...]) -> tuple[dict
             trace = run.collectives[named]
             assert isinstance(trace, Trace)  # compact ones are of compact runs
             kept[name] = CopiedFiles(prefix, trace)
-        own[number] = name_of[named]
-    return kept, own
+        names[number] = name_of[named]
+    return kept, names
 
 
 COLUMNS = ("rank", "node", "new_node", "pattern", "group", "new_group", "collective", "trace", "after", "why")
 """`after`: the nodes that it was made to wait for, by their old ids."""
 
 
-def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], planned: PlannedRun) -> list[str]:
+def node_rows(joint_workload: JointWorkload, solutions: tuple[CaseSolution, ...], planned: PlannedRun) -> list[str]:
     """A row of `COLUMNS` for each collective node, as JSON."""
-    workload, assignment, changes = made.workload, planned.assignment, planned.changes
+    workload, assignment, changes = joint_workload.workload, planned.assignment, planned.changes
     instances, trace = workload.instances, workload.run.workload
     nodes = instances.nodes
     alone = instances.num_members < 2
@@ -282,7 +286,7 @@ def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], planned:
     for number, case in enumerate(workload.of_instance.tolist()):
         if alone[number]:
             reasons.append("a group of one: nothing to do")
-        elif made.of_instance[number] != NO_JOINT:
+        elif joint_workload.of_instance[number] != NO_JOINT:
             reasons.append("one of several in a joint trace")
         else:
             reasons.append("nothing to move" if case < 0 else solutions[case].reason or "synthesized")
@@ -293,7 +297,7 @@ def node_rows(made: JointWorkload, solutions: tuple[CaseSolution, ...], planned:
         *(nodes.rank, trace.node_id[nodes.row], changes.node_id, nodes.pattern, nodes.group),
         *(assignment.group[instance], instance, assignment.implementation[instance]),
     )
-    after = (waits[one:other] for one, other in pairwise(begin))
+    after = (waits[low:high] for low, high in pairwise(begin))
     return [
         f"[{rank}, {node}, {new_node}, {names[pattern]}, {group}, {new_group}, {number}, "
         f"{ran[chosen]}, {waited}, {reasons[number]}]"

@@ -92,8 +92,8 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
         if options and not candidates:
             check_named(cases, self.clock, options[0])
         check_candidates(cases, self.clock, self.request.options, candidates)
-        threads = next((own.threads for own in options if own.threads), None) or os.cpu_count() or 1
-        each = [replace(own, threads=max(1, threads // max(len(cases), 1))) for own in options]
+        threads = next((option.threads for option in options if option.threads), None) or os.cpu_count() or 1
+        options_of = [replace(option, threads=max(1, threads // max(len(cases), 1))) for option in options]
         alike = dict.fromkeys(range(len(cases))) if candidates else find_alike(cases)
         solutions: dict[int, Future[CaseSolution]] = {}
 
@@ -101,10 +101,10 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
             like, case = alike[number], cases[number]
             if like is not None:
                 first = solutions[like.number].result()
-                made = renumbered_solution(first, cases[like.number], case, like.npu, machine)
-                if made is not None:
-                    return made
-            return solve_case(case, machine, each[number], self.cache, candidates)
+                solution = renumbered_solution(first, cases[like.number], case, like.npu, machine)
+                if solution is not None:
+                    return solution
+            return solve_case(case, machine, options_of[number], self.cache, candidates)
 
         with ThreadPoolExecutor(threads) as pool:
             try:
@@ -144,23 +144,25 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
         def synthesize(joint: JointSet, most_messages: int) -> JointCollective | None:
             return synthesize_joint(joint, topology, self.run.network, self.clock, options, self.cache, most_messages)
 
-        def planned(made: JointWorkload, chosen: _Solutions, order: Ints) -> Callable[[], CandidateRun]:
-            return self._planned(made, chosen, order, base)
+        def planned(joint_workload: JointWorkload, chosen: _Solutions, order: Ints) -> Callable[[], CandidateRun]:
+            return self._planned(joint_workload, chosen, order, base)
 
         limits = JointLimits(options.threads or os.cpu_count() or 1, self.limit, topology.num_channels)
         return choose_joint(self.workload, best, solutions, synthesize, planned, limits)
 
-    def _planned(self, made: JointWorkload, chosen: _Solutions, order: Ints | None, base: Start) -> Callable[[], CandidateRun]:
+    def _planned(
+        self, joint_workload: JointWorkload, chosen: _Solutions, order: Ints | None, base: Start
+    ) -> Callable[[], CandidateRun]:
         """A planned run, to be replayed."""
-        planned = planned_run(made, chosen, order, base.native)
-        return lambda: CandidateRun(planned, made, chosen, replay_run(planned.run, self.clock, route_loads=True))
+        planned = planned_run(joint_workload, chosen, order, base.native)
+        return lambda: CandidateRun(planned, joint_workload, chosen, replay_run(planned.run, self.clock, route_loads=True))
 
     def notes(self, best: CandidateRun, solutions: _Solutions) -> tuple[str, ...]:
         """What could not be done, and what the times do not say."""
-        defects = dict.fromkeys(note for each in solutions for note in each.defects)
+        defects = dict.fromkeys(note for solution in solutions for note in solution.defects)
         forwards = (_ONLY_REPLAYED,) if self.run.network.forwarding and self.clock.is_analytical else ()
-        own = why_idle(self.start) or self.own.why_incomplete if self.own.replay.outcome is not None else ""
-        incomplete = (f"do not compare with the run before: {own}",) if own else ()
+        reason = why_idle(self.start) or self.own.why_incomplete if self.own.replay.outcome is not None else ""
+        incomplete = (f"do not compare with the run before: {reason}",) if reason else ()
         return (*defects, *self.request.more_notes, *forwards, *incomplete)
 
     def bound(self, solutions: _Solutions) -> RunBound:
@@ -169,10 +171,10 @@ class RankPlanning(Planning[_Solutions, CandidateRun]):
 
     def figures(self, best: CandidateRun) -> tuple[CaseFigures, ...]:
         """Figures of each distinct collective, those in which a rank spends most of the run first."""
-        separate = set(best.made.workload.of_instance.tolist())  # all nodes of other cases are in joint schedules
+        separate = set(best.joint_workload.workload.of_instance.tolist())  # all nodes of other cases are in joint schedules
         joint = {case.name for number, case in enumerate(self.workload.cases) if number not in separate}
         figures = case_figures(self.workload, best.solutions, self.own.replay, best.after)
-        return tuple(_as_joint(each) if each.name in joint else each for each in figures)
+        return tuple(_as_joint(figure) if figure.name in joint else figure for figure in figures)
 
     def joint_figures(self, best: CandidateRun) -> tuple[JointFigures, ...]:
         """Figures of joint schedules."""

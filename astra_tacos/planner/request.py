@@ -33,7 +33,7 @@ SEARCH = "search"
 _BASELINES = tuple(name for name in NATIVE_ALGORITHMS if not name.startswith("one"))
 _OF_COMPACT = ("inputs", "backend", "baseline", "options", "cache")
 """What a plan of a compact run has a use for, or needs no use for."""
-_DEFAULTS = {each.name: (each.default, getattr(PLAN_OPTIONS, each.name)) for each in fields(SearchOptions)}
+_DEFAULTS = {field.name: (field.default, getattr(PLAN_OPTIONS, field.name)) for field in fields(SearchOptions)}
 
 
 @described
@@ -129,8 +129,8 @@ class PlanRequest:
         check_needs(self)
         check_needs(self.options, PLAN_OPTIONS)
         if self.options.link_model != "auto":
-            found = self.options.link_model
-            raise ConfigError(f"link model: found {found!r}, expected 'auto': a plan takes what its backend does")
+            link_model = self.options.link_model
+            raise ConfigError(f"link model: found {link_model!r}, expected 'auto': a plan takes what its backend does")
         on_packets = not isinstance(self.backend, str) and is_packet_level(self.backend)
         if self.candidates and self.keep_collectives:
             raise ConfigError("candidates, keep_collectives: found both, expected at most one of them")
@@ -143,9 +143,9 @@ class PlanRequest:
 
     def _others(self) -> Iterator[str]:
         """What is asked beside the options of a compact run."""
-        for each in fields(self):
-            if each.name not in _OF_COMPACT and getattr(self, each.name) != each.default:
-                yield each.name
-        for each in fields(self.options):
-            if each.name != "effort" and getattr(self.options, each.name) not in _DEFAULTS[each.name]:
-                yield f"options.{each.name}"
+        for field in fields(self):
+            if field.name not in _OF_COMPACT and getattr(self, field.name) != field.default:
+                yield field.name
+        for field in fields(self.options):
+            if field.name != "effort" and getattr(self.options, field.name) not in _DEFAULTS[field.name]:
+                yield f"options.{field.name}"

@@ -104,10 +104,10 @@ class RunBound:
     in_step_ns: int | None
 
     @classmethod
-    def of(cls, found: dict[str, tuple[int, str]], in_step_ns: int | None) -> RunBound:
+    def of(cls, terms: dict[str, tuple[int, str]], in_step_ns: int | None) -> RunBound:
         """The largest of some bounds, which have an end and what makes it so long."""
         return cls(
-            *max(found.values(), key=lambda each: each[0]), {name: end_ns for name, (end_ns, _) in found.items()}, in_step_ns
+            *max(terms.values(), key=lambda term: term[0]), {name: end_ns for name, (end_ns, _) in terms.items()}, in_step_ns
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -141,8 +141,8 @@ def allowance(message_bytes: Ints | Floats, bytes_per_ns: float) -> Floats:
     message_bytes
         [n], sizes of the shortest messages.
     """
-    whole = np.floor(np.asarray(message_bytes, np.float64) / max(bytes_per_ns, 1e-300))
-    kept: Floats = np.minimum(whole / (whole + 1), 1 - MOST_TRUNCATED)
+    whole_ns = np.floor(np.asarray(message_bytes, np.float64) / max(bytes_per_ns, 1e-300))
+    kept: Floats = np.minimum(whole_ns / (whole_ns + 1), 1 - MOST_TRUNCATED)
     return kept
 
 
@@ -162,17 +162,20 @@ def run_bound(workload: Workload, topology: Topology, solutions: tuple[CaseSolut
         If a node would make ASTRA-sim stop.
     """
     actions = workload_actions(workload.carried_run)
-    has_queues, found = clock.models_congestion, {"compute": _compute(workload, actions)}
+    has_queues, terms = clock.models_congestion, {"compute": _compute(workload, actions)}
     groups = _groups(workload, topology) if has_queues else {}
     ports = _ports(topology)
-    least = {key: _least(topology, ports, each, number < _MOST_EXACT) for number, (key, (each, _)) in enumerate(groups.items())}
+    least = {
+        key: _least(topology, ports, ports_of_group, number < _MOST_EXACT)
+        for number, (key, (ports_of_group, _)) in enumerate(groups.items())
+    }
     if has_queues:
-        found["cut"] = _cut(workload, topology, groups, least)
+        terms["cut"] = _cut(workload, topology, groups, least)
     in_step_ns = None
     if workload.run.workload.num_nodes <= MOST_NODES:
-        own = [least_ns(*each) if has_queues else None for each in zip(workload.cases, solutions, strict=True)]
-        found["path"], in_step_ns = _path(workload, topology, actions, least, own)
-    return RunBound.of(found, in_step_ns if has_queues else None)
+        least_alone = [least_ns(*case) if has_queues else None for case in zip(workload.cases, solutions, strict=True)]
+        terms["path"], in_step_ns = _path(workload, topology, actions, least, least_alone)
+    return RunBound.of(terms, in_step_ns if has_queues else None)
 
 
 def _fastest(topology: Topology) -> float:
@@ -182,8 +185,8 @@ def _fastest(topology: Topology) -> float:
 
 def share_kept(collective: str, size_bytes: int, members: int, bytes_per_ns: float) -> float:
     """What truncation leaves of the time of a collective, see `allowance`."""
-    own = size_bytes / (1 if collective == "all-gather" else members)
-    return float(allowance(np.array([own / PIECES]), bytes_per_ns)[0])
+    size_kept = size_bytes / (1 if collective == "all-gather" else members)
+    return float(allowance(np.array([size_kept / PIECES]), bytes_per_ns)[0])
 
 
 def less_truncated(least_ns: int, collective: str, size_bytes: int, members: int, bandwidth_gibps: Floats) -> int:
@@ -240,10 +243,10 @@ def _least(topology: Topology, ports: tuple[Floats, Floats], collective: Collect
     kept = _share_kept(topology, collective)
     entering, leaving = kept * bytes_of(collective).entering(alone), kept * bytes_of(collective).entering(~alone)
     needed = entering / np.maximum(into[members], 1e-300)
-    whole = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
+    least_ns = int(max(needed.max(), (leaving / np.maximum(out_of[members], 1e-300)).max()))
     if with_distances:
-        whole = max(whole, int(kept * largest_bound(topology, collective)))
-    return _Least(whole, int(needed.min()), entering, leaving)
+        least_ns = max(least_ns, int(kept * largest_bound(topology, collective)))
+    return _Least(least_ns, int(needed.min()), entering, leaving)
 
 
 def _compute(workload: Workload, actions: Actions) -> tuple[int, str]:
@@ -286,7 +289,7 @@ def _cut(workload: Workload, topology: Topology, groups: _Groups, least: dict[tu
     for (src, dst), amount in zip(ends.T.tolist(), amounts.tolist(), strict=True):
         entering += amount * (sides[:, dst] & ~sides[:, src])
     links = [links_into(topology, side) for side in sides]
-    capacity = bytes_per_ns(np.array([topology.link_bandwidth_gibps[each].sum() for each in links]))
+    capacity = bytes_per_ns(np.array([topology.link_bandwidth_gibps[links_of_cut].sum() for links_of_cut in links]))
     time = entering / np.maximum(capacity, 1e-300)
     worst = int(time.argmax())
     return int(time[worst]), f"what has to enter {describe_side(topology, np.flatnonzero(sides[worst]), links[worst])}"
@@ -304,11 +307,11 @@ def _path(
     keys, number = np.unique(np.stack((workload.of_instance, instances.group)), axis=1, return_inverse=True)
     unknown = _Least(0, 0, np.empty(0), np.empty(0))
     some = [least.get((case, group), unknown) for case, group in keys.T.tolist()]
-    first_ns, all_ns = np.array([(each.first_ns, each.all_ns) for each in some], np.int64).reshape(-1, 2).T
+    first_ns, all_ns = np.array([(bound.first_ns, bound.all_ns) for bound in some], np.int64).reshape(-1, 2).T
     alone = np.array([-1 if ns is None else ns for ns in (*own_bounds, None)], np.int64)[keys[0]]
     # Members of a rooted collective need not wait for one another, nor do those of one without a case, which moves nothing.
     waits = (instances.root < 0) & (workload.of_instance != NO_CASE)
-    times = (each[number.ravel()] for each in (first_ns, all_ns, np.where(alone < 0, all_ns, alone)))
+    times = (column[number.ravel()] for column in (first_ns, all_ns, np.where(alone < 0, all_ns, alone)))
     duration = np.where(actions.is_timed & workload.graph.issue.runs, actions.amount, 0)
     collectives = group_by(instances.instance, instances.nodes.row, instances.num_instances)
     least_times = LeastTimes(duration, *_messages(workload, topology), waits, *times)

@@ -69,7 +69,7 @@ def write_script(folder: Path, run: Run, prints: Sequence[Printed] = ()) -> None
     Where devices forward there is none: no version of ASTRA-sim has such a network.
     """
     if not run.network.forwarding:
-        times = {each.binary: each.time_ns for each in prints if each.time_ns is not None}
+        times = {printed.binary: printed.time_ns for printed in prints if printed.time_ns is not None}
         write_run_script(folder, _workload(run), run.network, "Runs", prints=times, has_groups=True)
 
 

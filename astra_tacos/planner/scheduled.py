@@ -28,8 +28,8 @@ def scheduled(request: PlanRequest, run: Run, cache: SynthesisCache, on_progress
         return None
     workload = find_workload(run)
     collectives = SynthesizedCollectives(workload, choose_backend(request.backend), cache=cache)
-    found = schedule(request, workload, collectives, on_progress)
-    return _Scheduled(run=None if found.result.is_as_is else found.run, found=found)
+    outcome = schedule(request, workload, collectives, on_progress)
+    return _Scheduled(run=None if outcome.result.is_as_is else outcome.run, outcome=outcome)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -40,14 +40,14 @@ class _Scheduled(Move):
     """
 
     run: Run | None
-    found: Scheduled
+    outcome: Scheduled
     is_preferred = True
 
     def told(self, plans: Plans) -> Told:
-        result, as_is, moved = self.found.result, plans.as_is, plans.moved
-        about = {}
+        result, as_is, moved = self.outcome.result, plans.as_is, plans.moved
+        extra_keys = {}
         if moved is not None:
-            about = {"as_is_planned_ns": as_is.end_ns}
+            extra_keys = {"as_is_planned_ns": as_is.end_ns}
             result = replace(result, before_ns=as_is.result.before_ns, kept_as_is=plans.keeps_as_is)
             if result.kept_as_is:
                 note = (
@@ -55,10 +55,10 @@ class _Scheduled(Move):
                     "the run as it is was kept"
                 )
                 result = replace(result, notes=(*result.notes, note))
-        return Told(plans.result, result, {"schedule": result.to_json() | about})
+        return Told(plans.result, result, {"schedule": result.to_json() | extra_keys})
 
 
-def write_scheduled(request: PlanRequest, run: Run, found: Scheduled, output: Path) -> None:
+def write_scheduled(request: PlanRequest, run: Run, outcome: Scheduled, output: Path) -> None:
     """Write a run whose communication is scheduled and whose collectives keep their algorithms, and its recording.
 
     Raises
@@ -68,9 +68,9 @@ def write_scheduled(request: PlanRequest, run: Run, found: Scheduled, output: Pa
     """
     check_output(output, request.inputs)
     with replaced_directory(output) as folder:
-        written = found.run.write(folder, Path(run.workload.prefix).name)
+        written = outcome.run.write(folder, Path(run.workload.prefix).name)
         check_verdict(verify_run(written, {}, run))
-        write_script(folder, found.run)
-        recording = record_run(written, replay_run(written, found.result.backend, route_loads=True))
-        write_plan(folder, {"schedule": found.result.to_json()})
+        write_script(folder, outcome.run)
+        recording = record_run(written, replay_run(written, outcome.result.backend, route_loads=True))
+        write_plan(folder, {"schedule": outcome.result.to_json()})
         save_recording(recording, folder / REPLAY_FILE)

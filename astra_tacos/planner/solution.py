@@ -61,5 +61,5 @@ def defect_note(case: DistinctCollective, synthesizer: str, violations: Sequence
         What the oracle found, at least one.
     """
     first = f"{len(violations):,} violations, the first: {violations[0]}"
-    found = f"the oracle refused a schedule of {synthesizer} for {case.name} ({first})"
-    return f"DEFECT of astra_tacos, please report it: {found}; the schedule was dropped"
+    refusal = f"the oracle refused a schedule of {synthesizer} for {case.name} ({first})"
+    return f"DEFECT of astra_tacos, please report it: {refusal}; the schedule was dropped"

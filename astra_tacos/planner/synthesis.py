@@ -114,8 +114,8 @@ def list_tasks(case: DistinctCollective, backend: Backend, options: SearchOption
     ConfigError
         If it has less than a byte per chunk.
     """
-    synthesizer, asked = options.synthesizer, options.chunks_per_npu
-    chunks_per_npu = asked if isinstance(asked, int) else None
+    synthesizer, requested = options.synthesizer, options.chunks_per_npu
+    chunks_per_npu = requested if isinstance(requested, int) else None
     root = (case.root or 0) if case.collective in ROOTED else None
     is_routed = case.has_routed_links
     some = _CHUNKS if case.fabric is None else _CHUNKS_ON_FABRICS
@@ -216,9 +216,9 @@ def solve_case(
     except ConfigError as error:
         return CaseSolution(None, str(error), native_ns=native_ns, keeps_custom=True)
     topologies = tuple(task.topology for task in _views(tasks))
-    found = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
+    entry = cache.find(identity, Wanted(topologies, tasks[0].collective, _FIGURES))
     defects: list[str] = []
-    if found is None:
+    if entry is None:
         search = _CaseSearch(case, machine, options, may_hold_none=not backend.models_congestion or native_ns is None)
         defects = search.defects
         try:
@@ -229,8 +229,8 @@ def solve_case(
         if not best.ran_out_of_time and not defects:
             cache.keep(identity, schedule, {name: getattr(best, name) for name in _FIGURES})
     else:
-        schedule = found[0]
-        best = CaseSolution(schedule, from_cache=cache.directory is not None, **found[1])
+        schedule = entry[0]
+        best = CaseSolution(schedule, from_cache=cache.directory is not None, **entry[1])
     if native_ns is not None and native_ns < best.time_ns:
         reason = f"native is faster: {native_ns:,} ns against {best.time_ns:,} ns of {schedule.synthesizer}"
         return CaseSolution(None, reason, native_ns=native_ns, from_cache=best.from_cache, defects=tuple(defects))
@@ -267,8 +267,8 @@ def check_named(cases: Sequence[DistinctCollective], backend: Backend, options: 
         reasons.setdefault(reason, case)
     if not reasons:
         return
-    each = "; ".join(f"{case.name}: {reason}" for reason, case in reasons.items())
-    raise SynthesisError(f"{options.synthesizer} can do no collective of the run: {each}")
+    refusals = "; ".join(f"{case.name}: {reason}" for reason, case in reasons.items())
+    raise SynthesisError(f"{options.synthesizer} can do no collective of the run: {refusals}")
 
 
 def check_candidates(
@@ -289,9 +289,9 @@ def check_candidates(
     for candidate in candidates:
         reasons = [candidate.why_not(collective) for collective in collectives]
         if None not in reasons:
-            each = ", ".join(str(reason) for reason in dict.fromkeys(reasons)) or "the run has none that is planned"
+            refusals = ", ".join(str(reason) for reason in dict.fromkeys(reasons)) or "the run has none that is planned"
             raise ConfigError(
-                f"{candidate.proven.path}: fits no collective of the run: {each}; expected a program of one of them"
+                f"{candidate.proven.path}: fits no collective of the run: {refusals}; expected a program of one of them"
             )
 
 
@@ -339,13 +339,13 @@ class _CaseSearch:
                 ran_out_of_time = True
                 break
             try:
-                found = self._legal(task, self._options_of(task, len(tasks)))
-                self._consider(found.schedule, task)
+                result = self._legal(task, self._options_of(task, len(tasks)))
+                self._consider(result.schedule, task)
             except (ConfigError, SynthesisError, ReplayError) as error:
                 failure = error
                 continue
-            was_cut_off |= found.was_cut_off
-            ran_out_of_time |= found.ran_out_of_time
+            was_cut_off |= result.was_cut_off
+            ran_out_of_time |= result.ran_out_of_time
         for task in _views(tasks) if candidates else []:
             for candidate in candidates:
                 if candidate.why_not(task.collective) is not None:
@@ -372,23 +372,23 @@ class _CaseSearch:
         """
         if not self.may_hold_none and holds_no_link(schedule):
             raise SynthesisError("chunks hold a link for less than 1 ns, at which ASTRA-sim stops at the beginning of a run")
-        made = CaseSolution(schedule, is_exact=task.is_exact)
+        solution = CaseSolution(schedule, is_exact=task.is_exact)
         if self.needs_replay:
             groups = self.case.pattern, self.case.size_bytes, self.case.groups
-            made = replace(made, together_ns=self.machine.replay_together(schedule, *groups))
-        if self.best is None or _is_better(schedule, made, *self.best):
-            self.best = schedule, made
+            solution = replace(solution, together_ns=self.machine.replay_together(schedule, *groups))
+        if self.best is None or _is_better(schedule, solution, *self.best):
+            self.best = schedule, solution
 
     def _legal(self, task: Task, options: SearchOptions) -> SearchResult:
         """The best result that the oracle passes: a synthesizer whose schedule it refuses is left out of another search."""
         left_out: set[str] = set()
         while not left_out.issuperset(options.synthesizers):
-            found = search(task.topology, task.collective, options, without=left_out)
-            violations = verify(found.schedule)
+            result = search(task.topology, task.collective, options, without=left_out)
+            violations = verify(result.schedule)
             if not violations:
-                return found
-            self.defects.append(defect_note(self.case, found.schedule.synthesizer, violations))
-            left_out.add(found.schedule.synthesizer)
+                return result
+            self.defects.append(defect_note(self.case, result.schedule.synthesizer, violations))
+            left_out.add(result.schedule.synthesizer)
         raise SynthesisError("the oracle refused all schedules")
 
     def _options_of(self, task: Task, num_tasks: int) -> SearchOptions:
@@ -409,10 +409,10 @@ def _views(tasks: list[Task]) -> list[Task]:
     return list({id(task.topology): task for task in tasks}.values())
 
 
-def _is_better(schedule: Schedule, made: CaseSolution, leader: Schedule, its: CaseSolution) -> bool:
+def _is_better(schedule: Schedule, solution: CaseSolution, leader: Schedule, its: CaseSolution) -> bool:
     """Whether a candidate beats the leader: more messages, which ASTRA-sim has to simulate, must gain a hundredth."""
     worth = WORTH_MORE_SENDS if schedule.num_messages > leader.num_messages else 1.0
-    return made.time_ns < its.time_ns * worth
+    return solution.time_ns < its.time_ns * worth
 
 
 def native_together_ns(case: DistinctCollective, machine: Machine) -> int | None:

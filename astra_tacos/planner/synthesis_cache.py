@@ -67,11 +67,11 @@ class Wanted:
 
     def check(self, schedule: Schedule, figures: Mapping[str, Any]) -> None:
         """Raise a `ConfigError` that says what does not fit."""
-        found, wanted = schedule.collective, self.collective
+        collective, wanted = schedule.collective, self.collective
         for name in ("name", "num_npus", "size_bytes", "root"):
-            if getattr(found, name) != getattr(wanted, name):
-                raise ConfigError(f"collective has {name} {getattr(found, name)!r}, expected {getattr(wanted, name)!r}")
-        if found.member_npus.tolist() != wanted.member_npus.tolist():
+            if getattr(collective, name) != getattr(wanted, name):
+                raise ConfigError(f"collective has {name} {getattr(collective, name)!r}, expected {getattr(wanted, name)!r}")
+        if collective.member_npus.tolist() != wanted.member_npus.tolist():
             raise ConfigError("collective is of other members")
         if not any(_same_links(schedule.topology, topology) for topology in self.topologies):
             raise ConfigError("schedule is for another network")
@@ -129,13 +129,13 @@ class SynthesisCache:
         try:
             if not about_file.exists():
                 return None
-            about = read_own(about_file, _About, "plan")
-            if about.identity != json.loads(json.dumps(identity)) or about.sha256 is None:
+            entry = read_own(about_file, _About, "plan")
+            if entry.identity != json.loads(json.dumps(identity)) or entry.sha256 is None:
                 return None  # of another version
-            if about.sha256 != _digest(about.identity, about.figures, path):
+            if entry.sha256 != _digest(entry.identity, entry.figures, path):
                 raise ConfigError(f"{path}: is not the cached schedule, or {about_file.name} was changed")
             with one_line(path, "cached schedule"):
-                schedule, figures = load_schedule(path), about.figures
+                schedule, figures = load_schedule(path), entry.figures
                 wanted.check(schedule, figures)
                 check(schedule)
             return schedule, figures
@@ -153,7 +153,7 @@ class SynthesisCache:
 
     def refuse(self, identities: Sequence[dict[str, Any]], why: str) -> None:
         """Log that schedules found by `find` are not usable, and why."""
-        _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(each)) for each in identities), why)
+        _log.warning("%s: %s; they are computed again", ", ".join(str(self._path(identity)) for identity in identities), why)
 
     def keep(self, identity: dict[str, Any], schedule: Schedule, figures: dict[str, Any]) -> None:
         """Keep a schedule and its figures; if the directory is not writable, do nothing.
@@ -170,8 +170,8 @@ class SynthesisCache:
         with contextlib.suppress(OSError, ConfigError):
             save_schedule(schedule, path)
             with replaced_file(path.with_suffix(".json")) as temporary:
-                about = {"identity": identity, "figures": figures, "sha256": _digest(identity, figures, path)}
-                temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+                entry = {"identity": identity, "figures": figures, "sha256": _digest(identity, figures, path)}
+                temporary.write_text(json.dumps(entry, indent=1) + "\n", encoding="utf-8")
 
     def _path(self, identity: dict[str, Any]) -> Path:
         assert self.directory is not None
@@ -193,7 +193,7 @@ def _digest(identity: dict[str, Any], figures: dict[str, Any], schedule_file: Pa
     return digest.hexdigest()
 
 
-def _same_links(one: Topology, other: Topology) -> bool:
-    sizes = (one.num_npus, one.num_switches) == (other.num_npus, other.num_switches)
+def _same_links(left: Topology, right: Topology) -> bool:
+    sizes = (left.num_npus, left.num_switches) == (right.num_npus, right.num_switches)
     names = ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns")
-    return sizes and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return sizes and all(np.array_equal(getattr(left, name), getattr(right, name)) for name in names)

@@ -116,15 +116,15 @@ class DistinctCollective:
     @property
     def identity(self) -> dict[str, Any]:
         """Everything that determines the result of a synthesis, except its options."""
-        about: dict[str, Any] = {
+        identity: dict[str, Any] = {
             "collective": self.collective,
             "size_bytes": self.size_bytes,
             "root": self.root,
             "shape": self.shape,
         }
         if self.has_routed_links:
-            about["groups"] = self.groups  # routes of theirs may share links
-        return about
+            identity["groups"] = self.groups  # routes of theirs may share links
+        return identity
 
 
 def find_distinct_collectives(
@@ -140,7 +140,7 @@ def find_distinct_collectives(
     views: dict[tuple[int, ...], tuple[str, dict[str, GroupTopology]]] = {}
     of_parts: dict[tuple[tuple[Dimension, ...] | None, ...], tuple[str, dict[str, GroupTopology]]] = {}
     fabric = network if network.forwarding else None
-    found: dict[tuple[Any, ...], int] = {}
+    case_numbers: dict[tuple[Any, ...], int] = {}
     groups: list[dict[tuple[int, ...], None]] = []
     columns = instances.group, instances.pattern, instances.size_bytes, instances.root
     first, place = row_places(*columns)
@@ -155,15 +155,15 @@ def find_distinct_collectives(
             known = None if None in parts else of_parts.get(parts)  # groups that are the same parts of dimensions look the same
             views[members] = of_parts[parts] = known or _views(network, config, members)
         position = members.index(root) if root >= 0 else None
-        case = found.setdefault((pattern, size_bytes, position, views[members][0]), len(found))
+        case = case_numbers.setdefault((pattern, size_bytes, position, views[members][0]), len(case_numbers))
         if case == len(groups):
             groups.append({})
         groups[case][members] = None
         case_of[number] = case
     of_instance: Ints = case_of[place]
-    counts = np.bincount(of_instance[of_instance >= 0], minlength=len(found)).tolist()
+    counts = np.bincount(of_instance[of_instance >= 0], minlength=len(case_numbers)).tolist()
     cases = []
-    for (pattern, size_bytes, position, shape), of_case, count in zip(found, groups, counts, strict=True):
+    for (pattern, size_bytes, position, shape), of_case, count in zip(case_numbers, groups, counts, strict=True):
         collective, alike = COLLECTIVE_NAMES[pattern], tuple(of_case)
         cases.append(
             DistinctCollective(collective, pattern, size_bytes, position, alike, count, views[alike[0]][1], shape, fabric)
@@ -235,7 +235,7 @@ class Workload:
         names = [*columns.group_names, *(str(group) for group in np.unique(nodes.group[moved]).tolist())]
         place = {name: at for at, name in enumerate(names)}
         group = columns.group.copy()
-        group[nodes.row[moved]] = [place[str(each)] for each in nodes.group[moved].tolist()]
+        group[nodes.row[moved]] = [place[str(name)] for name in nodes.group[moved].tolist()]
         columns = replace(columns, group=group, group_names=tuple(names))
         return replace(self.run, workload=replace(self.run.workload, workload=columns))
 
@@ -344,15 +344,15 @@ def limit_messages(workload: Workload, most_messages: int | None) -> tuple[Workl
         About how many messages the planned run may have; None for `DEFAULT_FACTOR` times what native collectives take.
     """
     trace, native = workload.run.workload, native_messages(workload)
-    own = int(np.count_nonzero((trace.kind == NodeType.COMM_SEND) & workload.graph.issue.runs))
+    num_sends = int(np.count_nonzero((trace.kind == NodeType.COMM_SEND) & workload.graph.issue.runs))
     total = max(int(native.sum()), 1)
-    limit = own + DEFAULT_FACTOR * total if most_messages is None else most_messages
-    factor = max((limit - own) / total, 1.0)
+    limit = num_sends + DEFAULT_FACTOR * total if most_messages is None else most_messages
+    factor = max((limit - num_sends) / total, 1.0)
     most = np.zeros(len(workload.cases), np.int64)
     planned = workload.of_instance != NO_CASE
     np.maximum.at(most, workload.of_instance[planned], native[planned])
     cases = tuple(
-        replace(case, most_messages=max(math.floor(factor * each), 1))
-        for case, each in zip(workload.cases, most.tolist(), strict=True)
+        replace(case, most_messages=max(math.floor(factor * most_messages_of_case), 1))
+        for case, most_messages_of_case in zip(workload.cases, most.tolist(), strict=True)
     )
     return replace(workload, cases=cases), limit

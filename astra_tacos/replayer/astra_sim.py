@@ -87,11 +87,11 @@ def find_binary(binary: str | Path | None, network: NetworkConfig, backend: Back
     """
     name = (backend or stock_backend(network)).binary
     given = binary or os.environ.get(BINARY_VARIABLE)
-    found = shutil.which(str(given or name))
-    if found is None:
-        what = f"{given}: no such program" if given else f"{name}: not on PATH"
-        raise ConfigError(f"{what}, expected ASTRA-sim's binary (--astra-sim-bin FILE or ${BINARY_VARIABLE})")
-    return Path(found).absolute()
+    program = shutil.which(str(given or name))
+    if program is None:
+        problem = f"{given}: no such program" if given else f"{name}: not on PATH"
+        raise ConfigError(f"{problem}, expected ASTRA-sim's binary (--astra-sim-bin FILE or ${BINARY_VARIABLE})")
+    return Path(program).absolute()
 
 
 def backend_of(binary: Path, network: NetworkConfig) -> Backend:

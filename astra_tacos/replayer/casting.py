@@ -102,9 +102,9 @@ class _Casting:
 
     def program(self, case: object, make: Callable[[], CollectiveProgram]) -> int:
         if case not in self.program_of:
-            made = make()
+            program = make()
             self.program_of[case] = len(self.programs)
-            self.programs.append(made)
+            self.programs.append(program)
         return self.program_of[case]
 
     def native_group(self, group: int) -> int:
@@ -263,8 +263,8 @@ def _custom(run: Run, casting: _Casting, case: tuple[int, ...], node: str, some:
     collective = run.collectives[name]
     if isinstance(collective, CompactTrace) and some is not None:
         if collective.num_ranks != len(casting.members[group]):
-            found = f"traces of {collective.num_ranks} ranks, but the group of {node} has {len(casting.members[group])}"
-            raise ConfigError(f"{collective.prefix}: {found}")
+            mismatch = f"traces of {collective.num_ranks} ranks, but the group of {node} has {len(casting.members[group])}"
+            raise ConfigError(f"{collective.prefix}: {mismatch}")
         collective = collective.of_ranks(some)
     assert isinstance(collective, Trace)  # compact ones have owners
     refuse_custom(collective, casting.ids[group], run)

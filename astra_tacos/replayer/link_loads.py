@@ -62,8 +62,8 @@ def _pair_bytes(compiled: Compiled, casts: Casts, state: kernels.Progress) -> In
     code = compiled.code
     num_rows = len(code.slot)
     sent = np.zeros(len(compiled.pair_src), np.int64)
-    own = np.flatnonzero((code.nodes["action"][:num_rows] == kernels.SEND) & (state.issue_ns[:num_rows] >= 0))
-    np.add.at(sent, code.address["pair"][own], code.nodes["amount"][own])
+    sends = np.flatnonzero((code.nodes["action"][:num_rows] == kernels.SEND) & (state.issue_ns[:num_rows] >= 0))
+    np.add.at(sent, code.address["pair"][sends], code.nodes["amount"][sends])
     ran = np.flatnonzero(state.ran >= 0)
     cast = state.ran[ran].astype(np.int64)
     is_native = np.array([program.native for program in casts.programs], np.bool_)[casts.cast_program[cast]]

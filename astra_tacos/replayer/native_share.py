@@ -68,8 +68,8 @@ def _why_too_few(run: Run) -> str:
     """Which native collective of all ranks leaves out dimensions. Algorithms of runs with classes move all data of others."""
     is_native = (run.workload.kind == NodeType.COMM_COLL) & (run.implementation == NATIVE) & (run.workload.size_bytes > 0)
     group, dimensions = group_ids(run.columns), len(run.network.dimensions)
-    whole = [number for number, members in run.groups.members.items() if len(members) == run.network.num_npus]
-    rows = is_native & _is_over_all(run) & np.isin(group, [ALL_RANKS, *whole])
+    full_groups = [number for number, members in run.groups.members.items() if len(members) == run.network.num_npus]
+    rows = is_native & _is_over_all(run) & np.isin(group, [ALL_RANKS, *full_groups])
     for pattern in np.unique(run.columns.comm_type[rows]).tolist():
         key = PATTERN_KEYS.get(pattern)
         named = len(run.system.native.get(key, ())) if key else dimensions

@@ -121,8 +121,8 @@ def try_classes(run: Run, backend: Backend | str | None = None) -> RunOutcome | 
     if why := why_not_compact(run):
         if are_few:
             return None
-        found = f"found {run.classes.num_ranks:,} ranks, expected at most {MOST_RANKS:,}"
-        raise ConfigError(f"{run.workload.prefix}: {why}: {found}")
+        size = f"found {run.classes.num_ranks:,} ranks, expected at most {MOST_RANKS:,}"
+        raise ConfigError(f"{run.workload.prefix}: {why}: {size}")
     try:
         return replay_run(run, backend)
     except ReplayError:
@@ -137,7 +137,7 @@ def _replay(
     record_transmissions: bool,
     route_loads: bool,
     progress: Callable[[int, int], None] | None,
-    whole: Trace | None = None,
+    full_trace: Trace | None = None,
 ) -> RunOutcome:
     """The outcome of a run; with classes, that of representatives, or of all ranks of the traces that are given then."""
     workload, lattice = run.workload, run.classes
@@ -187,9 +187,9 @@ def _replay(
         transmissions=_transmissions(compiled, state) if record_transmissions else None,
         loads=link_loads(compiled, casts, state, run.network, lattice) if route_loads and not chosen.models_congestion else None,
     )
-    if whole is not None and lattice is not None:
-        outcome = of_all_ranks(outcome, workload, whole, lattice)
-    if whole is not None and isinstance(model, TranslatedLinks):
+    if full_trace is not None and lattice is not None:
+        outcome = of_all_ranks(outcome, workload, full_trace, lattice)
+    if full_trace is not None and isinstance(model, TranslatedLinks):
         outcome = model.of_all_links(outcome, CongestionAware(run.network))
     for name in (field.name for field in fields(outcome)):
         if isinstance(array := getattr(outcome, name), np.ndarray):
@@ -284,7 +284,7 @@ def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
     at, now = (int(state.scalar[which]) for which in (kernels.CLASH, kernels.NOW))
     first = state.scalar[kernels.OF_KEYS : kernels.OF_ROWS]
     table = int(np.searchsorted(first, at, side="right"))
-    what = (
+    cause = (
         "messages come to one link",
         "messages of one size and tag begin or end between two ranks",
         "nodes that take no time end",
@@ -294,8 +294,8 @@ def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
     )[table]
     if table > 1:
         per_rank = (kernels.SLOTS, compiled.code.num_pools, 1, kernels.SLOTS)[table - 2]
-        what += f" on rank {int(compiled.owners[(at - int(first[table - 1])) // per_rank])}"
-    return f"at {now} ns {what}, in an order that may differ between ranks that are the same otherwise; expected another instant"
+        cause += f" on rank {int(compiled.owners[(at - int(first[table - 1])) // per_rank])}"
+    return f"at {now} ns {cause}, in an order that may differ between ranks that are the same otherwise; expected another instant"
 
 
 def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, timed: bool = False) -> kernels.Progress:
@@ -448,8 +448,8 @@ def _most_transmissions(compiled: Compiled, casts: Casts) -> int:
     ends = np.flatnonzero(code.hop_link < 0)
     hops = np.diff(np.concatenate(([-1], ends))) - 1  # of the pairs, in order
     num_rows = len(code.slot)
-    own = code.nodes["action"][:num_rows] == kernels.SEND
-    total = int(hops[code.address["pair"][:num_rows][own]].sum())
+    is_send = code.nodes["action"][:num_rows] == kernels.SEND
+    total = int(hops[code.address["pair"][:num_rows][is_send]].sum())
     known: dict[tuple[int, int], int] = {}
 
     def transmissions(cast: int, template: int) -> int:

@@ -43,18 +43,18 @@ class Stall:
         live = self._stuck_in_collective(rank) if self._of_collective else self._stuck_in_workload(rank)
         lives, steps = [live], [self.describe(live)]
         while True:
-            found = self._next(live)
-            if isinstance(found, str):
-                return _joined([*self._shortened(lives, steps), found])
-            live, text = found
+            reason = self._next(live)
+            if isinstance(reason, str):
+                return _joined([*self._shortened(lives, steps), reason])
+            live, text = reason
             lives.append(live)
             steps.append(text)
             if live in lives[:-1]:
                 break
         begin = lives.index(live)
-        whole = f"{_joined(self._shortened(lives, steps))}: a cycle"
+        cycle_text = f"{_joined(self._shortened(lives, steps))}: a cycle"
         chain = _joined(self._shortened(lives[begin:], [self.describe(live), *steps[begin + 1 :]]))
-        return whole if begin <= _SHORT_WAY else f"{steps[0]} waits behind a cycle: {chain}"
+        return cycle_text if begin <= _SHORT_WAY else f"{steps[0]} waits behind a cycle: {chain}"
 
     def _shortened(self, lives: list[int], steps: list[str]) -> list[str]:
         """The steps, with consecutive dependencies within one rank merged into one step."""
@@ -196,8 +196,8 @@ class Stall:
     def _row_in_cast(self, cast: int, template: int, key: int) -> int | None:
         """The first row of a template that sends a message with this key, None if there is none."""
         rows = template_sends(self._code, template)
-        found = rows[self._code.address["key"][rows + int(self._code.cast_shift[cast])] == key]
-        return int(found[0]) if found.size else None
+        matches = rows[self._code.address["key"][rows + int(self._code.cast_shift[cast])] == key]
+        return int(matches[0]) if matches.size else None
 
     def _missing_message(self, rank: int, row: int, source: int, key: int) -> str:
         """The text for a receive that no send matches, with the send that was probably meant."""
@@ -227,8 +227,8 @@ class Stall:
         if not near.size:
             return text + "no node sends"
         other = int(rows[near[0]])
-        told = f"{int(code.nodes['amount'][other])} bytes, tag {int(trace.tag[other - base])}"
-        return text + f"no node sends ({self._describe_row(source, other)} sends {told})"
+        message = f"{int(code.nodes['amount'][other])} bytes, tag {int(trace.tag[other - base])}"
+        return text + f"no node sends ({self._describe_row(source, other)} sends {message})"
 
 
 def _joined(steps: list[str]) -> str:

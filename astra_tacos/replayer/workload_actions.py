@@ -25,7 +25,7 @@ LONGEST_NS = 1 << 60
 _MAX_TAG = (1 << 31) - 1
 
 
-def _limit(trace: Trace, beyond: Bools, found: str, expected: str) -> None:
+def _limit(trace: Trace, beyond: Bools, defect: str, expected: str) -> None:
     """Refuse the first node that is beyond what the replay's clock or tags count.
 
     Raises
@@ -35,7 +35,7 @@ def _limit(trace: Trace, beyond: Bools, found: str, expected: str) -> None:
     """
     if beyond.any():
         row = int(np.argmax(beyond))
-        raise ConfigError(f"{trace.prefix}: {trace.describe_node(row)}: {found}, expected {expected}")
+        raise ConfigError(f"{trace.prefix}: {trace.describe_node(row)}: {defect}, expected {expected}")
 
 
 def check_tags(trace: Trace) -> None:
@@ -116,8 +116,8 @@ def workload_actions(run: Run) -> Actions:
     counts = (action == kernels.COMPUTE) & ~columns.is_cpu_op
     takes_time = counts & (run.system.roofline_enabled | (trace.duration_us > 0))  # without a duration a node takes 1 ns anyway
     for rank, factor in run.slow:
-        own = np.flatnonzero(takes_time & (trace.owner == rank))
-        amount[own] = np.rint(amount[own] * factor)
+        rows = np.flatnonzero(takes_time & (trace.owner == rank))
+        amount[rows] = np.rint(amount[rows] * factor)
     _add_delays(run, amount)
     return Actions(action, amount, slot, counts)
 

@@ -65,7 +65,7 @@ def unordered_pairs(ranks: RankOrders, sort: I64, most_words: int, most_pairs: i
         rows = np.empty(tracked, np.int64)
         bits = np.zeros((size, words), np.uint64)
         number = 0
-        found = 0
+        num_pairs = 0
         for at in range(size):
             row = order[begin + at]
             for slot in range(dep_first[row], dep_first[row + 1]):
@@ -85,7 +85,7 @@ def unordered_pairs(ranks: RankOrders, sort: I64, most_words: int, most_pairs: i
                     other = rows[64 * word + bit]
                     if sort[other] == sort[row]:
                         continue
-                    if found == most_pairs:
+                    if num_pairs == most_pairs:
                         cut[rank] = True
                         break
                     if count == len(first_row):
@@ -94,7 +94,7 @@ def unordered_pairs(ranks: RankOrders, sort: I64, most_words: int, most_pairs: i
                     first_row[count] = other
                     second_row[count] = row
                     count += 1
-                    found += 1
+                    num_pairs += 1
             rows[number] = row
             bits[at, number >> 6] |= _ONE << np.uint64(number & 63)
             number += 1

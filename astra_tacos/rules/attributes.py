@@ -98,7 +98,7 @@ def wrong_type(facts: NodeFacts) -> Findings:
 
     Remedy: use int64_val for numbers (uint64_val for tensor_size), bool_val for is_cpu_op.
     """
-    yield from _bad_values(facts, wrong=True, what="has a value of a wrong type", remedy="write an integer type")
+    yield from _bad_values(facts, wrong=True, problem="has a value of a wrong type", remedy="write an integer type")
 
 
 @rule("A03", "attribute without a value")
@@ -111,10 +111,10 @@ def no_value(facts: NodeFacts) -> Findings:
 
     Remedy: write a value, or remove the attribute.
     """
-    yield from _bad_values(facts, wrong=False, what="has no value", remedy="write a value or leave it out")
+    yield from _bad_values(facts, wrong=False, problem="has no value", remedy="write a value or leave it out")
 
 
-def _bad_values(facts: NodeFacts, *, wrong: bool, what: str, remedy: str) -> Findings:
+def _bad_values(facts: NodeFacts, *, wrong: bool, problem: str, remedy: str) -> Findings:
     special = {"pg_name": "write a string_val", "involved_dim": "write a bool_list", "is_cpu_op": "write a bool_val"}
     for view in facts.views:
         bits = view.wrong_type if wrong else view.no_value
@@ -122,7 +122,7 @@ def _bad_values(facts: NodeFacts, *, wrong: bool, what: str, remedy: str) -> Fin
             continue
         for name, nodes, _ in _reads(facts, view):
             where = nodes & (bits & _BIT[name] != 0)
-            yield view.each(where, f"{name} {what}", special.get(name, remedy) if wrong else remedy)
+            yield view.each(where, f"{name} {problem}", special.get(name, remedy) if wrong else remedy)
 
 
 @rule("A04", "message or All-Gather of size 0")
@@ -177,8 +177,8 @@ def size_huge(facts: NodeFacts) -> Findings:
         yield view.each(single, "takes {us} us, more than ASTRA-sim's clock counts", "durations are microseconds")
         total = np.bincount(view.rank[~single], view.trace.duration_us[~single], view.trace.num_ranks)
         for rank in np.flatnonzero(total * NS_PER_US > EXACT_NS).tolist():
-            what = "the rank computes for more than 2**53 ns"
-            yield Found(what, "durations are microseconds", view.files.file(rank), rank, is_replayed=True)
+            problem = "the rank computes for more than 2**53 ns"
+            yield Found(problem, "durations are microseconds", view.files.file(rank), rank, is_replayed=True)
 
 
 @rule("A07", "tag out of range")
@@ -239,6 +239,6 @@ def other_rank(facts: NodeFacts) -> Findings:
     Remedy: remove comm_src of sends and comm_dst of receives, or set them to the rank of the file.
     """
     view = facts.workload
-    own = view.columns.own
-    where = _messages(facts, view) & (own != ABSENT) & (own != view.owner)
+    sender = view.columns.own
+    where = _messages(facts, view) & (sender != ABSENT) & (sender != view.owner)
     yield view.each(where, "{own}, in the file of rank {rank}", "set it to the rank of the file")

@@ -102,12 +102,12 @@ def other_size(facts: Facts) -> Findings:
             ranks = facts.group_size(collectives.group[entry])
             if ranks != view.num_ranks:
                 continue
-            what = _mismatch(comm_type, size, ranks, buffer, received)
+            mismatch = _mismatch(comm_type, size, ranks, buffer, received)
             row = collectives.row[entry]
             is_one_of_several = workload.columns.own_group[row] != ABSENT
-            if what and not is_one_of_several:
+            if mismatch and not is_one_of_several:
                 pattern = f"{pattern_name(comm_type)} of {format_size(size)} on {ranks} ranks"
-                yield workload.at(row, f"{pattern} runs {view.files.prefix}, {what}", "use a trace made for this size")
+                yield workload.at(row, f"{pattern} runs {view.files.prefix}, {mismatch}", "use a trace made for this size")
 
 
 def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
@@ -119,9 +119,9 @@ def _buffer_bytes(view: TraceView) -> tuple[int, int] | None:
     rows = np.flatnonzero(view.rows(NodeType.COMM_SEND) & (moved > 0) & (chunks.total_chunks > 0))
     if not len(rows) or len(rows) < np.count_nonzero(view.rows(NodeType.COMM_SEND)):
         return None
-    each = view.trace.size_bytes[rows] / moved[rows]
+    chunk_bytes = view.trace.size_bytes[rows] / moved[rows]
     total = int(chunks.total_chunks[rows].max())
-    return int(np.floor(each.min() * total)), int(np.ceil(each.max() * total))
+    return int(np.floor(chunk_bytes.min() * total)), int(np.ceil(chunk_bytes.max() * total))
 
 
 def _mismatch(comm_type: int, size: int, ranks: int, buffer: tuple[int, int] | None, received: int) -> str | None:
@@ -164,6 +164,6 @@ def different_traces(facts: Facts) -> Findings:
         other = np.flatnonzero(differs)[0]
         run = np.argmax(counts[:, other] - counts[:, 0])
         entry = entries[(member == other) & (collectives.run[entries] == run - 1)][0]
-        what = f"rank {ranks[other]} runs {names[run]} {counts[run, other]} times in {_group_text(group)}"
-        message = f"{what}, rank {ranks[0]} {counts[run, 0]} times"
+        uneven = f"rank {ranks[other]} runs {names[run]} {counts[run, other]} times in {_group_text(group)}"
+        message = f"{uneven}, rank {ranks[0]} {counts[run, 0]} times"
         yield view.at(collectives.row[entry], message, "give a collective's nodes the same id on every rank")

@@ -61,10 +61,10 @@ def some_wait(facts: NodeFacts) -> Findings:
             yield _cycle(view, rank, f"{lost:,} of {counts[rank]:,} nodes never run, and the rank finishes without them")
 
 
-def _cycle(view: TraceView, rank: int, what: str, *, waits: bool = False) -> Found:
+def _cycle(view: TraceView, rank: int, consequence: str, *, waits: bool = False) -> Found:
     start = view.issue.order[view.trace.rank_first[rank] + view.ordered[rank]]
     rows = kernels.find_cycle(view.trace.dep_first, view.trace.dep, ~view.runs, start).tolist()[::-1]
     ids = [str(view.node(row)) for row in [*rows, rows[0]]]
     if len(ids) > _SHOWN_OF_CYCLE:
         ids = [*ids[: _SHOWN_OF_CYCLE - 1], "...", ids[-1]]
-    return view.at(rows[0], f"waits for itself ({' -> '.join(ids)}): {what}", "break the cycle", waits=waits)
+    return view.at(rows[0], f"waits for itself ({' -> '.join(ids)}): {consequence}", "break the cycle", waits=waits)

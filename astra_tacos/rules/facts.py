@@ -37,7 +37,7 @@ class Facts(NodeFacts):
 
     def problems(self, kind: str, remedy: str) -> Findings:
         """Faults of a kind of file, with what to do about them."""
-        return (replace(found, remedy=remedy) for found in self.inputs.problems.get(kind, ()))
+        return (replace(finding, remedy=remedy) for finding in self.inputs.problems.get(kind, ()))
 
     @property
     def system(self) -> SystemConfig:
@@ -166,11 +166,11 @@ class Facts(NodeFacts):
             return {}
         collectives = self.collectives
         first, _ = row_places(collectives.run, collectives.group)
-        found: dict[int, list[int]] = {}
+        groups_of: dict[int, list[int]] = {}
         for run, group in zip(collectives.run[first].tolist(), collectives.group[first].tolist(), strict=True):
             if run != NATIVE:
-                found.setdefault(run, []).append(group)
-        return found
+                groups_of.setdefault(run, []).append(group)
+        return groups_of
 
     @cached_property
     def messages(self) -> MatchedMessages:
@@ -190,12 +190,12 @@ class Facts(NodeFacts):
 
     def _loose(self) -> list[int]:
         """The custom traces in which some rank does not wait, directly or indirectly, for every other one."""
-        found = []
+        numbers = []
         for number in range(len(self.custom_files)):
             if number in self.custom:
                 view, messages = self.custom[number], self.custom_messages[number].met
                 graph = Graph.of(view.trace.num_ranks, view.rank[messages.send], view.rank[messages.receive])
                 if graph.strong_groups()[0] == 1:
                     continue
-            found.append(number)
-        return found
+            numbers.append(number)
+        return numbers

@@ -149,8 +149,8 @@ def custom_path(facts: Facts) -> Findings:
     """
     for files in facts.custom_files:
         if not files.ranks:
-            what = why_not_found(files.prefix, facts.inputs.directory, facts.inputs.system_path)
-            yield Found(what, "give a path from there, or an absolute one", files.file(0))
+            problem = why_not_found(files.prefix, facts.inputs.directory, facts.inputs.system_path)
+            yield Found(problem, "give a path from there, or an absolute one", files.file(0))
 
 
 @rule("F11", 'group file with "empty" in its path')

@@ -163,13 +163,13 @@ def plan_clash(facts: Facts) -> Findings:
         pattern, group = pattern_name(collectives.comm_type[entry]), collectives.group[entry]
         sizes = [collectives.size_bytes[which] for which in (entry, planner)]
         names = [programs[collectives.named[which] + 1] for which in (entry, planner)]
-        what = f"runs {names[1]}, which node {view.node(collectives.row[planner])} names, not {names[0]}"
+        clash = f"runs {names[1]}, which node {view.node(collectives.row[planner])} names, not {names[0]}"
         if sizes[0] != sizes[1]:
-            what += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
+            clash += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
         harmless = sizes[0] == sizes[1] and _alike(facts, collectives.named[entry], collectives.run[entry])
         severity = Severity.WARNING if harmless else Severity.ERROR
         remedy = f"copy group {group} under a new id for it: a group keeps one plan for {pattern}"
-        yield view.at(collectives.row[entry], what, remedy, severity)
+        yield view.at(collectives.row[entry], clash, remedy, severity)
 
 
 @rule("G10", "algorithm freed twice", Severity.WARNING)

@@ -245,9 +245,9 @@ def compact_inputs(inputs: CompactInputs, backend: Backend | str | None = None) 
     compact = read_compact(inputs.folder, read_network(inputs.network))
     run = expand(compact)
     lattices = {
-        prefix: each.lattice
-        for prefix, each in zip(compact.prefixes, compact.collectives, strict=True)
-        if isinstance(each, CompactTrace)
+        prefix: collective.lattice
+        for prefix, collective in zip(compact.prefixes, compact.collectives, strict=True)
+        if isinstance(collective, CompactTrace)
     }
 
     def custom(prefix: str, _: int | None) -> TraceFiles:
@@ -279,6 +279,6 @@ def _with_per_node(system: SystemConfig, inputs: RunInputs, problems: dict[str, 
     try:
         return with_per_node(system, inputs.directory)
     except ConfigError as error:
-        what = str(error).removeprefix(f"{inputs.directory / source}: ")
-        problems.setdefault("per_node", []).append(Found(what, file=source))
+        problem = str(error).removeprefix(f"{inputs.directory / source}: ")
+        problems.setdefault("per_node", []).append(Found(problem, file=source))
         return system

@@ -79,15 +79,15 @@ def _excused(view: TraceView, rows: Ints, num_ranks: int) -> Bools:
 def _candidates(view: TraceView, sends: Ints, recvs: Ints) -> tuple[dict[int, int], dict[int, int]]:
     """Two maps from a lost receive to a lost send: one that differs in size only, and one that differs in tag only."""
     pairs: tuple[dict[int, int], dict[int, int]] = ({}, {})
-    taken: set[int] = set()
-    for found, kept in zip(pairs, ((0, 1, 2), (0, 1, 3)), strict=True):
+    matched: set[int] = set()
+    for match_of, kept in zip(pairs, ((0, 1, 2), (0, 1, 3)), strict=True):
         waiting: dict[tuple[int, ...], deque[int]] = defaultdict(deque)
         send_keys, recv_keys = message_keys(view.trace, sends), message_keys(view.trace, recvs)
         for row, *key in zip(sends.tolist(), *(send_keys[column].tolist() for column in kept), strict=True):
-            if row not in taken:
+            if row not in matched:
                 waiting[tuple(key)].append(row)
         for row, *key in zip(recvs.tolist(), *(recv_keys[column].tolist() for column in kept), strict=True):
-            if row not in taken and waiting[tuple(key)]:
-                found[row] = waiting[tuple(key)].popleft()
-                taken |= {row, found[row]}
+            if row not in matched and waiting[tuple(key)]:
+                match_of[row] = waiting[tuple(key)].popleft()
+                matched |= {row, match_of[row]}
     return pairs

@@ -94,8 +94,8 @@ def tag_mismatch(facts: Facts) -> Findings:
 
 def _near_miss(view: TraceView, recv: int, send: int, remedy: str) -> Found:
     sent = view.text(_MESSAGE, send)
-    what = view.text(f"waits for {_MESSAGE}; {{peer}}, node {view.node(send)} sends {sent}", recv)
-    return view.at(recv, what, remedy)
+    mismatch = view.text(f"waits for {_MESSAGE}; {{peer}}, node {view.node(send)} sends {sent}", recv)
+    return view.at(recv, mismatch, remedy)
 
 
 @rule("M05", "messages with the same tag, peers and size", Severity.WARNING, left_to_timing=True)
@@ -113,8 +113,8 @@ def alike_in_trace(facts: Facts) -> Findings:
             row, other = first[0], second[0]
             more = f"; {len(first):,} such pairs" if len(first) > 1 else ""
             verb = "send to" if view.trace.kind[row] == NodeType.COMM_SEND else "receive from"
-            what = f"nodes {view.node(row)} and {view.node(other)} {verb} {{peer}} the same, and nothing orders them"
-            yield view.at(row, view.text(f"{what} ({_MESSAGE}){more}", row), "give each its own tag")
+            ambiguity = f"nodes {view.node(row)} and {view.node(other)} {verb} {{peer}} the same, and nothing orders them"
+            yield view.at(row, view.text(f"{ambiguity} ({_MESSAGE}){more}", row), "give each its own tag")
 
 
 @rule("M06", "tags of different collectives collide", Severity.WARNING, left_to_timing=True)
@@ -137,15 +137,15 @@ def tag_collision(facts: Facts) -> Findings:
     met = np.flatnonzero((key[1:] == key[:-1]) & (owners[1:] != owners[:-1]))
     first, place = row_places(owners[met], owners[met + 1])
     for at, shared in zip(met[first].tolist(), np.bincount(place).tolist(), strict=True):
-        one, other = owners[at], owners[at + 1]
+        first_owner, second_owner = owners[at], owners[at + 1]
         src, dst, tag, size = (column[at] for column in columns)
-        rows = _unordered_users(facts, one, other, (src, dst), (tag, size))
+        rows = _unordered_users(facts, first_owner, second_owner, (src, dst), (tag, size))
         if rows is None:
             continue
-        what = f"{names[one]} and {names[other]} share {shared:,} message{'s' * (shared > 1)}"
+        shared_messages = f"{names[first_owner]} and {names[second_owner]} share {shared:,} message{'s' * (shared > 1)}"
         example = f"as tag {tag}, {size:,} bytes from rank {src} to {dst}"
         nodes = f"nothing orders nodes {view.node(rows[0])} and {view.node(rows[1])}"
-        yield view.at(rows[0], f"{what}, such {example}, and {nodes}", "give each a range of tags")
+        yield view.at(rows[0], f"{shared_messages}, such {example}, and {nodes}", "give each a range of tags")
 
 
 def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
@@ -176,12 +176,14 @@ def _key_table(facts: Facts) -> tuple[tuple[Ints, ...], Ints, dict[int, str]]:
     return columns, np.concatenate(owners), names
 
 
-def _unordered_users(facts: Facts, one: int, other: int, ends: tuple[int, int], key: tuple[int, int]) -> tuple[int, int] | None:
+def _unordered_users(
+    facts: Facts, first_owner: int, second_owner: int, ends: tuple[int, int], key: tuple[int, int]
+) -> tuple[int, int] | None:
     """Two unordered rows of the source, or of the destination, that use a key; None if all are ordered."""
     view, collectives = facts.workload, facts.collectives
     for rank, kind in zip(ends, (NodeType.COMM_SEND, NodeType.COMM_RECV), strict=True):
         users = []
-        for owner in (one, other):
+        for owner in (first_owner, second_owner):
             if owner == _OWN:
                 rows = np.flatnonzero(sound_messages(view, facts.num_npus) & view.rows(kind) & (view.rank == rank))
                 src, dst, tag, size = message_keys(view.trace, rows)

@@ -61,14 +61,14 @@ def beyond_astra_sim(facts: Facts) -> Findings:
     """
     network = facts.network
     others = sorted({dimension.block for dimension in network.dimensions if not dimension.building_block.is_in_astra_sim})
-    for what, is_so in (
+    for feature, is_so in (
         (f"the network is a list of {len(network.links):,} links", network.links),
         (f"a dimension is a {' and a '.join(others)}", others),
         (f"{len(network.failed_links):,} links have failed", network.failed_links),
         (f"{len(network.link_overrides):,} links have a bandwidth or latency of their own", network.link_overrides),
     ):
         if is_so:
-            yield Found(f"{what}, which ASTRA-sim does not know", "replay it with this project only", network.source)
+            yield Found(f"{feature}, which ASTRA-sim does not know", "replay it with this project only", network.source)
 
 
 @rule("N04", "first event less than 1 ns after time 0")
@@ -92,8 +92,8 @@ def instant_at_start(facts: Facts) -> Findings:
         short = rows[shortest_ns(facts, view.trace.size_bytes[rows]) < 1]
         yield view.each(short, "sends {size}, in less than 1 ns, at time 0", remedy)
     if facts.system.endpoint_delay_ns == 0:
-        whole = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
-        native = facts.collectives.row[(facts.collectives.run == NATIVE) & whole]
+        spans_network = facts.spans_network(facts.collectives.group)  # smaller groups have another delay
+        native = facts.collectives.row[(facts.collectives.run == NATIVE) & spans_network]
         yield workload.each(native[first[native]], "{kind} at time 0 with an endpoint-delay of 0", "set endpoint-delay to 1")
     computes = np.flatnonzero(first & workload.rows(NodeType.COMP))
     short = computes[roofline_ns(facts, workload, computes) < 1]
@@ -134,8 +134,8 @@ def beyond_exact_time(facts: Facts) -> Findings:
     Remedy: write latencies in nanoseconds.
     """
     view, network = facts.communicating, facts.network
-    own = [link.latency_ns for link in (*network.links, *network.link_overrides) if link.latency_ns is not None]
-    latency_ns = [*(dimension.latency_ns for dimension in network.dimensions), *own]
+    latencies = [link.latency_ns for link in (*network.links, *network.link_overrides) if link.latency_ns is not None]
+    latency_ns = [*(dimension.latency_ns for dimension in network.dimensions), *latencies]
     if not latency_ns:
         return
     remedy = "latency counts in ns"
@@ -208,7 +208,7 @@ def first_issued(view: TraceView) -> Bools:
 def first_sends(facts: Facts, first: Bools) -> dict[int, Ints]:
     """Rows of sends of custom traces that are certainly issued at time 0, by the trace's place among the prefixes."""
     collectives = facts.collectives
-    found: dict[int, Ints] = {}
+    sends_of: dict[int, Ints] = {}
     started = first[collectives.row] & (collectives.run != NATIVE)
     for number in np.unique(collectives.run[started]).tolist():
         if number not in facts.custom:
@@ -220,8 +220,8 @@ def first_sends(facts: Facts, first: Bools) -> dict[int, Ints]:
             for group, rank in zip(collectives.group[chosen].tolist(), collectives.rank[chosen].tolist(), strict=True)
         }
         sends = view.rows(NodeType.COMM_SEND) & ~view.depends & np.isin(view.rank, sorted(positions))
-        found[number] = np.flatnonzero(sends & (view.trace.size_bytes > 0))
-    return found
+        sends_of[number] = np.flatnonzero(sends & (view.trace.size_bytes > 0))
+    return sends_of
 
 
 def serialisation_ns(facts: Facts, size: Ints) -> Floats:

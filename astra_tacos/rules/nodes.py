@@ -75,8 +75,8 @@ def skipped_node(facts: NodeFacts) -> Findings:
     remedy = "make it a COMP node, or let its dependents go past it"
 
     def describe(row: int) -> str:
-        what = "INVALID" if view.trace.kind[row] == NodeType.INVALID else "COMP of tensor_size 0"
-        return f"{what} is skipped, and what depends on it starts with the rank's next event"
+        kind = "INVALID" if view.trace.kind[row] == NodeType.INVALID else "COMP of tensor_size 0"
+        return f"{kind} is skipped, and what depends on it starts with the rank's next event"
 
     for row in _alone(view, where):
         where[row] = False
@@ -87,7 +87,7 @@ def skipped_node(facts: NodeFacts) -> Findings:
 
 def _alone(view: TraceView, where: Bools) -> list[int]:
     """Rows of the given nodes that dependencies order with every other node of their rank."""
-    found: list[int] = []
+    rows: list[int] = []
     for rank in np.unique(view.rank[where]).tolist():
         begin, end = view.trace.rank_first[rank], view.trace.rank_first[rank + 1]
         for row in (np.flatnonzero(where[begin:end])[:_MOST_SKIPPED] + begin).tolist():
@@ -95,8 +95,8 @@ def _alone(view: TraceView, where: Bools) -> list[int]:
             others = others[others != row]
             same = np.full(len(others), row)
             if (view.precede(others, same) | view.precede(same, others)).all():
-                found.append(row)
-    return found
+                rows.append(row)
+    return rows
 
 
 @rule("A14", "node kind without statistics in ASTRA-sim")
@@ -120,10 +120,10 @@ def no_statistics(facts: NodeFacts) -> Findings:
         row = rows.start + np.flatnonzero(where[rows])[0]
         count = where[rows].sum()
         kind = "COMP with is_cpu_op" if view.trace.kind[row] == NodeType.COMP else view.kind_name(row)
-        what = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind without statistics in ASTRA-sim ({kind})"
+        nodes_text = f"{count:,} {'nodes' if count > 1 else 'node'} of a kind without statistics in ASTRA-sim ({kind})"
         ends_alone = bool(messages[rows][last[rows]].all())
         end = "ASTRA-sim aborts as the rank ends" if ends_alone else "the rank gets no statistics, or ASTRA-sim aborts at its end"
-        yield view.at(row, f"{what}: {end}", "make them GPU nodes", Severity.ERROR if ends_alone else Severity.WARNING)
+        yield view.at(row, f"{nodes_text}: {end}", "make them GPU nodes", Severity.ERROR if ends_alone else Severity.WARNING)
 
 
 @rule("A15", "unsupported pattern")

@@ -61,8 +61,8 @@ def missing_member(facts: Facts) -> Findings:
         sort = sorts[np.argmax(counts[:, most] - counts[:, least])]
         entry = _entry(collectives, members[most], sort)
         numbers = f"rank {members[least]} runs {total.min():,} collectives of {_group_text(group)}"
-        what = f"{numbers}, rank {members[most]} {total.max():,}: it lacks {_what(collectives, entry, facts)}, as here"
-        yield view.at(collectives.row[entry], what, "a node for it on each rank of the group")
+        shortage = f"{numbers}, rank {members[most]} {total.max():,}: it lacks {_what(collectives, entry, facts)}, as here"
+        yield view.at(collectives.row[entry], shortage, "a node for it on each rank of the group")
 
 
 def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], Ints, Ints]]:
@@ -116,10 +116,10 @@ def different_collectives(facts: Facts) -> Findings:
         there = _entry(collectives, members[0], sorts[more.argmin()])
         if NATIVE not in (collectives.run[here], collectives.run[there]) or min(collectives.size_bytes[[here, there]]) < 0:
             continue  # the traces differ, which T05 reports, or a size is missing, which A01 reports
-        what = f"rank {members[0]} runs {_what(collectives, there, facts)} in {_group_text(group)}"
+        expectation = f"rank {members[0]} runs {_what(collectives, there, facts)} in {_group_text(group)}"
         yield view.at(
             collectives.row[here],
-            f"{what}, rank {members[other]} this {_what(collectives, here, facts)} instead",
+            f"{expectation}, rank {members[other]} this {_what(collectives, here, facts)} instead",
             "the same comm_type and comm_size on each rank",
         )
 
@@ -138,10 +138,10 @@ def different_sizes(facts: Facts) -> Findings:
     instance, size = collectives.instance[order], collectives.size_bytes[order]
     for at in np.flatnonzero((instance[1:] == instance[:-1]) & (size[1:] != size[:-1])).tolist():
         first, other = order[at], order[at + 1]
-        what = f"{format_size(max(size[at + 1], 0))} here, {format_size(max(size[at], 0))} on rank"
+        sizes = f"{format_size(max(size[at + 1], 0))} here, {format_size(max(size[at], 0))} on rank"
         yield view.at(
             collectives.row[other],
-            f"{what} {collectives.rank[first]}, node {view.node(collectives.row[first])}",
+            f"{sizes} {collectives.rank[first]}, node {view.node(collectives.row[first])}",
             "the same comm_size on each rank",
         )
 
@@ -174,10 +174,12 @@ def different_numbers(facts: Facts) -> Findings:
     same = collectives.instance[chosen][1:] == collectives.instance[chosen][:-1]
     differs = np.flatnonzero(same & (started[chosen][1:] != started[chosen][:-1]))
     if len(differs):
-        one, other = chosen[differs[0]], chosen[differs[0] + 1]
-        counts = [f"rank {collectives.rank[entry]} has started {started[entry]:,}" for entry in (one, other)]
-        what = f"{_node_text(view, collectives, collectives.row[other])}: {' collectives before it, '.join(counts)}"
-        yield view.at(collectives.row[other], f"{what}, so they never meet", "name a group of all ranks as its pg_name")
+        first_entry, second_entry = chosen[differs[0]], chosen[differs[0] + 1]
+        counts = [f"rank {collectives.rank[entry]} has started {started[entry]:,}" for entry in (first_entry, second_entry)]
+        counts_text = f"{_node_text(view, collectives, collectives.row[second_entry])}: {' collectives before it, '.join(counts)}"
+        yield view.at(
+            collectives.row[second_entry], f"{counts_text}, so they never meet", "name a group of all ranks as its pg_name"
+        )
 
 
 def _streams(facts: Facts, collectives: Collectives) -> Ints:
@@ -204,8 +206,8 @@ def deadlock(facts: Facts) -> Findings:
         links = [f"rank {view.rank[row]} {_node_text(view, collectives, row)}" for row in rows]
         if len(links) > _SHOWN_OF_CHAIN:
             links = [*links[: _SHOWN_OF_CHAIN - 1], "...", links[-1]]
-        what = f"waits for itself: {' -> '.join([*links, links[0]])}; {order.never:,} nodes never run"
-        yield view.at(rows[0], what, "one order for all ranks")
+        cycle_text = f"waits for itself: {' -> '.join([*links, links[0]])}; {order.never:,} nodes never run"
+        yield view.at(rows[0], cycle_text, "one order for all ranks")
 
 
 @rule("C05", "order left to timing", Severity.WARNING, left_to_timing=True)
@@ -230,7 +232,7 @@ def free_order(facts: Facts) -> Findings:
     first, place = row_places(low, high)
     for at, number in zip(first.tolist(), np.bincount(place).tolist(), strict=True):
         row, other = risky.first[at], risky.second[at]
-        what = f"nothing orders {_node_text(view, collectives, row)} and {_node_text(view, collectives, other)}"
+        pair_text = f"nothing orders {_node_text(view, collectives, row)} and {_node_text(view, collectives, other)}"
         if risky.first_waits[at] or risky.second_waits[at]:
             late, early = (row, other) if risky.first_waits[at] else (other, row)
             why = f"node {view.node(late)} needs node {view.node(early)} by way of other ranks, and blocks it if it starts first"
@@ -238,7 +240,7 @@ def free_order(facts: Facts) -> Findings:
             shared = set(collectives.members[risky.first_group[at]]) & set(collectives.members[risky.second_group[at]])
             why = f"which both need ranks {listed(sorted(shared))}: these stall if they choose differently"
         more = f" ({number:,} such pairs)" if number > 1 else ""
-        yield view.at(row, f"{what}, {why}{more}", _REMEDY)
+        yield view.at(row, f"{pair_text}, {why}{more}", _REMEDY)
 
 
 def _share_ranks(collectives: Collectives, pairs: Pairs) -> Bools:
@@ -246,7 +248,7 @@ def _share_ranks(collectives: Collectives, pairs: Pairs) -> Bools:
     first, which = row_places(pairs.first_group, pairs.second_group)
     members = {group: set(ranks) for group, ranks in collectives.members.items()}
     both = zip(pairs.first_group[first].tolist(), pairs.second_group[first].tolist(), strict=True)
-    share = [SEND_GROUP not in (one, two) and len(members[one] & members[two]) > 1 for one, two in both]
+    share = [SEND_GROUP not in (first, second) and len(members[first] & members[second]) > 1 for first, second in both]
     return np.array(share, np.bool_)[which]
 
 
@@ -271,12 +273,12 @@ def free_cycle(facts: Facts) -> Findings:
     number_of = dict(zip(collectives.row[sure].tolist(), collectives.number[sure].tolist(), strict=True))
     for cycle in cycles(chosen, instance_of, number_of):
         choices = [
-            f"nodes {view.node(one)} and {view.node(two)} on rank {rank}"
-            for rank, (one, two) in zip(cycle.ranks, cycle.rows, strict=True)
+            f"nodes {view.node(first)} and {view.node(second)} on rank {rank}"
+            for rank, (first, second) in zip(cycle.ranks, cycle.rows, strict=True)
         ]
         groups = " -> ".join("all" if group == ALL_RANKS else str(group) for group in (*cycle.groups, cycle.groups[0]))
-        what = f"groups {groups} can wait for one another: nothing orders {', '.join(choices[:_SHOWN_OF_CHAIN])}"
-        yield view.at(cycle.rows[0][0], what, _REMEDY)
+        cycle_text = f"groups {groups} can wait for one another: nothing orders {', '.join(choices[:_SHOWN_OF_CHAIN])}"
+        yield view.at(cycle.rows[0][0], cycle_text, _REMEDY)
 
 
 @rule("C07", "search for an order cut short", Severity.WARNING, left_to_timing=True)
@@ -290,7 +292,7 @@ def cut_short(facts: Facts) -> Findings:
     """
     order = facts.order
     if len(order.short_ranks):
-        what = f"not all pairs of collectives without an order were looked at on rank {listed(order.short_ranks)}"
-        yield Found(what, _REMEDY, facts.workload.files.file(int(order.short_ranks[0])), int(order.short_ranks[0]))
+        problem = f"not all pairs of collectives without an order were looked at on rank {listed(order.short_ranks)}"
+        yield Found(problem, _REMEDY, facts.workload.files.file(int(order.short_ranks[0])), int(order.short_ranks[0]))
     if not order.followed:
         yield Found("the order that comes about by way of other ranks was not followed", _REMEDY, facts.workload.files.prefix)

@@ -137,16 +137,16 @@ def _refuse(rules: Iterable[Rule[NodeFacts]], facts: NodeFacts) -> None:
     """Raise the first fatal finding of some rules."""
     for rule in rules:
         with suppress(UnknownFact):
-            for found in rule.find(facts):
-                if not isinstance(found, Found):
-                    if not len(found.rows):
+            for fault in rule.find(facts):
+                if not isinstance(fault, Found):
+                    if not len(fault.rows):
                         continue
-                    found = found.describe(int(found.rows[0]))
-                if found.is_replayed or (found.severity or rule.severity) != Severity.ERROR:
+                    fault = fault.describe(int(fault.rows[0]))
+                if fault.is_replayed or (fault.severity or rule.severity) != Severity.ERROR:
                     continue
-                waits = "deadlock: " if found.waits else ""
-                error = ReplayError if found.waits else ConfigError
-                raise error(f"{place_of(found.file, found.node)}: {waits}{found.message}; {found.remedy} (lint: {rule.code})")
+                waits = "deadlock: " if fault.waits else ""
+                error = ReplayError if fault.waits else ConfigError
+                raise error(f"{place_of(fault.file, fault.node)}: {waits}{fault.message}; {fault.remedy} (lint: {rule.code})")
 
 
 class _RunFacts(NodeFacts):

@@ -169,13 +169,13 @@ def _free_pairs(view: TraceView, collectives: Collectives, graph: _Graph, sent: 
     first_waits = second_waits = np.zeros(len(first), np.bool_)
     if followed and len(first):
         # Whether one completes before the other is ready, and (own) before the collective of the other completes.
-        own = np.repeat((False, False, True, True), len(first))
+        is_own = np.repeat((False, False, True, True), len(first))
         before, after = np.concatenate((first, second) * 2), np.concatenate((second, first) * 2)
         vertex = graph.rows.vertex[before]
         turn = np.argsort(vertex, kind="stable")
         source, source_first = np.unique(vertex[turn], return_index=True)
         answer = np.empty(len(before), np.bool_)
-        queries = kernels.Queries(source, np.append(source_first, len(before)), after[turn], own[turn])
+        queries = kernels.Queries(source, np.append(source_first, len(before)), after[turn], is_own[turn])
         answer[turn] = kernels.reaches(graph.edges, graph.rows, queries)
         forward, backward, second_waits, first_waits = answer.reshape(4, -1)
         free = ~forward & ~backward
@@ -214,7 +214,7 @@ def cycles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int,
         next_to[a].add((b, rank))
         next_to[b].add((a, rank))
     neighbours = {group: sorted(near) for group, near in next_to.items()}
-    found: list[Cycle] = []
+    found_cycles: list[Cycle] = []
     covered: set[tuple[int, int, int]] = set()
     for edge in sorted(edges):
         if edge in covered or edge[0] > edge[1]:
@@ -224,9 +224,9 @@ def cycles(pairs: Pairs, instance_of: Mapping[int, int], number_of: Mapping[int,
             continue
         met = _follow([edges[step] for step in way], instance_of, number_of)
         if met is not None:
-            found.append(Cycle(tuple(step[0] for step in way), tuple(step[2] for step in way), met))
+            found_cycles.append(Cycle(tuple(step[0] for step in way), tuple(step[2] for step in way), met))
         covered |= {step for a, b, rank in way for step in ((a, b, rank), (b, a, rank))}
-    return found
+    return found_cycles
 
 
 def _way_back(neighbours: Mapping[int, list[tuple[int, int]]], edge: tuple[int, int, int]) -> list[tuple[int, int, int]] | None:
@@ -276,14 +276,14 @@ def _follow(steps: list[list[tuple[int, int]]], instance_of: Mapping[int, int], 
             at = {instance_of[path[-1][1]]: path for path in paths}
             numbered = [path for path in paths if path[-1][1] in number_of]
             first = min(numbered, key=lambda path: number_of[path[-1][1]], default=None)
-            found: dict[int, _Path] = {}
+            path_to: dict[int, _Path] = {}
             for pair in step:
                 path = at.get(instance_of[pair[0]])
                 if path is None and first is not None and meets(first[-1][1], pair[0]):
                     path = first
                 if path is not None:
-                    found.setdefault(instance_of[pair[1]], (*path, pair))
-            paths = list(found.values())
+                    path_to.setdefault(instance_of[pair[1]], (*path, pair))
+            paths = list(path_to.values())
         for path in paths:
             if meets(path[-1][1], start[0]):
                 return path

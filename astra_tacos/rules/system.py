@@ -96,9 +96,9 @@ def ignored_keys(facts: Facts) -> Findings:
 
     Remedy: remove these keys, so that nobody relies on them.
     """
-    found = [key for key in IGNORED_KEYS if key in facts.system.keys]
-    if found:
-        yield Found(f"{' and '.join(found)} {'has' if len(found) == 1 else 'have'} no effect", "take it out", _where(facts))
+    ignored = [key for key in IGNORED_KEYS if key in facts.system.keys]
+    if ignored:
+        yield Found(f"{' and '.join(ignored)} {'has' if len(ignored) == 1 else 'have'} no effect", "take it out", _where(facts))
 
 
 @rule("S10", "unknown key", Severity.WARNING)
@@ -227,13 +227,13 @@ def memory_rates(facts: NodeFacts) -> Findings:
     if not len(rows):
         return
     if memory is None or memory.kind == "none":
-        what = "there is no remote memory (--remote-memory)" if memory is None else "memory-type is NO_MEMORY_EXPANSION"
-        message = f"{what}: the first of {len(rows):,} loads and stores ends ASTRA-sim"
+        problem = "there is no remote memory (--remote-memory)" if memory is None else "memory-type is NO_MEMORY_EXPANSION"
+        message = f"{problem}: the first of {len(rows):,} loads and stores ends ASTRA-sim"
         yield view.at(rows[0], message, "give a remote memory of another type")
         return
     if memory.kind == "per-node" and memory.num_nodes * memory.npus_per_node < facts.num_npus:
-        what = f"num-nodes is {memory.num_nodes} and num-npus-per-node {memory.npus_per_node}, for {facts.num_npus:,} NPUs"
-        yield Found(f"{what}: ASTRA-sim crashes", "make them cover all NPUs", memory.source)
+        problem = f"num-nodes is {memory.num_nodes} and num-npus-per-node {memory.npus_per_node}, for {facts.num_npus:,} NPUs"
+        yield Found(f"{problem}: ASTRA-sim crashes", "make them cover all NPUs", memory.source)
     if memory.bytes_per_ns == 0:
         message = "remote-mem-bw is 0 or absent: transfers take no time"
         yield Found(message, "set it", memory.source, severity=Severity.WARNING)
@@ -334,28 +334,28 @@ def unfit_algorithm(facts: Facts) -> Findings:
         for group in np.unique(group_of).tolist():
             size = facts.group_size(group)
             sizes = [dimension.size for dimension in facts.network.dimensions]
-            whole = size == facts.num_npus
-            if not whole:
+            spans_network = size == facts.num_npus
+            if not spans_network:
                 if len(names) != 1:
                     continue
                 sizes = [size]
             for name, count in zip(names, sizes, strict=False):
-                what = _misfit(name, pattern, size if spans_all(name) else count, whole)
-                if what:
+                misfit = _misfit(name, pattern, size if spans_all(name) else count, spans_network)
+                if misfit:
                     row = nodes[group_of == group][0]
                     place = "" if group == ALL_RANKS else f" of group {group}"
-                    yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {what}", f"use ring or direct in {key}")
+                    yield facts.workload.at(row, f"{pattern_name(pattern)}{place}: {misfit}", f"use ring or direct in {key}")
                     break
 
 
-def _misfit(name: str, pattern: int, count: int, whole: bool) -> str | None:
+def _misfit(name: str, pattern: int, count: int, spans_network: bool) -> str | None:
     power_of_two = count & (count - 1) == 0
     if name in ("halvingDoubling", "oneHalvingDoubling"):
         if pattern == CommType.ALL_TO_ALL:
             return f"{name} crashes for this pattern"
         return None if power_of_two else f"{name} on {count} ranks, which are no power of two, stalls or leaves some out"
     if name == "doubleBinaryTree":
-        if not whole:
+        if not spans_network:
             return "doubleBinaryTree crashes in a group smaller than the network"
         if not power_of_two:
             return f"doubleBinaryTree on {count} ranks, which are no power of two, crashes"
@@ -413,5 +413,7 @@ def chunks_in_a_cycle(facts: Facts) -> Findings:
         chunks = count_chunks(key, sizes, facts.num_npus, system).max(initial=0)
         if 0 < active < chunks:
             where = f"{num_dimensions} dimensions" if num_dimensions > 2 else "2 rings of unequal latency"
-            what = f"{pattern_name(pattern)} over {where} in {chunks} chunks, {active} at a time"
-            yield Found(f"{what}: they may wait for one another", f"set active-chunks-per-dimension to {chunks}", _where(facts))
+            collective_text = f"{pattern_name(pattern)} over {where} in {chunks} chunks, {active} at a time"
+            yield Found(
+                f"{collective_text}: they may wait for one another", f"set active-chunks-per-dimension to {chunks}", _where(facts)
+            )

@@ -203,10 +203,10 @@ class Binary:
 
 def binaries_for(network: NetworkConfig) -> tuple[Binary, ...]:
     """The programs of ASTRA-sim with analytical models that run a network file, those of stock ASTRA-sim first."""
-    stock = [Binary(each, None) for each in BACKENDS.values() if not each.refusals(network)]
+    stock = [Binary(backend, None) for backend in BACKENDS.values() if not backend.refusals(network)]
     branches = [
-        Binary(each, each.branch)
-        for each in BACKENDS.values()
-        if each.branch and not each.takes_dimensions(network) and len(each.refusals(network)) == 1
+        Binary(backend, backend.branch)
+        for backend in BACKENDS.values()
+        if backend.branch and not backend.takes_dimensions(network) and len(backend.refusals(network)) == 1
     ]
     return (*stock, *branches)

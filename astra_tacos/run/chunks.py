@@ -119,8 +119,8 @@ def read_trace_parts(path: Path) -> dict[str, TraceParts]:
     ConfigError
         If the file does not say it.
     """
-    found = read_own(path, _Plan, "plan --output").traces
-    return {prefix: TraceParts(trace.positions, trace.parts) for prefix, trace in found.items()}
+    traces = read_own(path, _Plan, "plan --output").traces
+    return {prefix: TraceParts(trace.positions, trace.parts) for prefix, trace in traces.items()}
 
 
 Shared = dict[CommType, tuple[int, int, int]]
@@ -149,14 +149,14 @@ def twice_freed(rank: Ints, group: Ints, pattern: Ints) -> Shared:
     rank, group, pattern
         Of plans that do not own their algorithm.
     """
-    found: Shared = {}
+    shared_plans: Shared = {}
     first: dict[tuple[int, int], int] = {}
     plans = np.unique(np.stack((rank, pattern, group)), axis=1)
-    for one, kind, number in plans.T.tolist():
-        before = first.setdefault((one, kind), number)
+    for group_id, kind, number in plans.T.tolist():
+        before = first.setdefault((group_id, kind), number)
         if before != number:
-            found.setdefault(CommType(kind), (one, before, number))
-    return found
+            shared_plans.setdefault(CommType(kind), (group_id, before, number))
+    return shared_plans
 
 
 class SplitSystem(Protocol):
@@ -176,8 +176,8 @@ def why_not_split(system: SplitSystem) -> str | None:
     splits = system.preferred_dataset_splits
     if splits is not None and splits > 0:
         return None
-    found = "absent" if splits is None else str(splits)
-    return f"preferred-dataset-splits is {found}: the first collective ends ASTRA-sim"
+    splits_text = "absent" if splits is None else str(splits)
+    return f"preferred-dataset-splits is {splits_text}: the first collective ends ASTRA-sim"
 
 
 def cut_into_chunks(pattern: str, size_bytes: int, num_npus: int, system: SplitSystem) -> tuple[int, int]:

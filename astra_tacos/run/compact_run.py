@@ -69,7 +69,7 @@ def expand(run: Run) -> Run:
     rank = np.repeat(everyone, np.diff(trace.rank_first))
     peer = np.where(trace.peer == ABSENT, ABSENT, lattice.moved(rank, trace.peer))
     columns = run.columns
-    own = np.where(columns.own[rows] == ABSENT, ABSENT, rank)
+    own_rank = np.where(columns.own[rows] == ABSENT, ABSENT, rank)
     ids = group_ids(columns)[rows]
     members: dict[int, tuple[int, ...]] = {}
     names: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -78,21 +78,23 @@ def expand(run: Run) -> Run:
     for number in np.unique(ids[ids != ALL_RANKS]).tolist():
         chosen = np.flatnonzero(ids == number)
         ranks = np.array(run.groups.members[number], np.int64)
-        for one in np.unique(rank[chosen]).tolist():
-            moved = tuple(np.sort(lattice.moved(np.full(len(ranks), one), ranks)).tolist())
+        for moving_rank in np.unique(rank[chosen]).tolist():
+            moved = tuple(np.sort(lattice.moved(np.full(len(ranks), moving_rank), ranks)).tolist())
             key = copies[number], moved
             if key not in names:
                 names[key] = len(names) + 1
                 members[names[key]] = moved
                 group_names.append(str(names[key]))
-            group[chosen[rank[chosen] == one]] = names[key] - 1
-    workload = replace(trace.workload, own=own, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
-    whole = replace(trace, peer=peer, workload=workload, owners=None)
+            group[chosen[rank[chosen] == moving_rank]] = names[key] - 1
+    workload = replace(trace.workload, own=own_rank, group=group, group_names=tuple(group_names))  # type: ignore[type-var]
+    expanded = replace(trace, peer=peer, workload=workload, owners=None)
     groups = CommunicatorGroups(run.groups.source, members)
-    collectives = tuple(each.expand() if isinstance(each, CompactTrace) else each for each in run.collectives)
+    collectives = tuple(
+        collective.expand() if isinstance(collective, CompactTrace) else collective for collective in run.collectives
+    )
     return replace(
         run,
-        workload=whole,
+        workload=expanded,
         groups=groups,
         implementation=run.implementation[rows],
         collectives=collectives,
@@ -178,13 +180,13 @@ def _read_ranks(folder: Path) -> _RanksFile:
     return read_own(folder / RANKS, _RanksFile, "generate --compact")
 
 
-def _lattice(source: Path, what: str, entry: _LatticeFile) -> Lattice:
+def _lattice(source: Path, owner: str, entry: _LatticeFile) -> Lattice:
     """The translations that an entry of a file says."""
     size, period = tuple(entry.sizes), tuple(entry.periods)
     if len(period) != len(size) or any(count % turn for turn, count in zip(period, size, strict=True)):
-        raise ConfigError(f"{source}: {what}periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
+        raise ConfigError(f"{source}: {owner}periods {_shown(period)}, expected a divisor of each of {_shown(size)}")
     if math.prod(size) > MAX_NPUS:
-        raise ConfigError(f"{source}: {what}sizes {_shown(size)}, expected at most {MAX_NPUS:,} in all")
+        raise ConfigError(f"{source}: {owner}sizes {_shown(size)}, expected at most {MAX_NPUS:,} in all")
     return Lattice(size, period)
 
 
@@ -213,9 +215,9 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     """
     source = folder / RANKS
     content = _read_ranks(folder)
-    size, found = tuple(content.sizes), tuple(each.size for each in network.dimensions)
-    if size != found:
-        raise ConfigError(f"{source}: sizes {_shown(size)}, but {network.source} has {_shown(found)}")
+    size, network_size = tuple(content.sizes), tuple(dimension.size for dimension in network.dimensions)
+    if size != network_size:
+        raise ConfigError(f"{source}: sizes {_shown(size)}, but {network.source} has {_shown(network_size)}")
     lattice = _lattice(source, "", content)
     period = lattice.period
     for dimension, turn in zip(network.dimensions, period, strict=True):
@@ -276,9 +278,9 @@ def _read_collective(folder: Path, source: Path, prefix: str, content: _LatticeF
     return CompactTrace(read_trace(folder / prefix, chunks=False), lattice)
 
 
-def _check_traces(prefix: Path, what: str, expected: int, source: Path) -> None:
-    if (found := len(trace_files(prefix))) != expected:
-        raise ConfigError(f"{prefix}: traces of {found} {what}, expected {expected} as in {source}")
+def _check_traces(prefix: Path, owner: str, expected: int, source: Path) -> None:
+    if (num_files := len(trace_files(prefix))) != expected:
+        raise ConfigError(f"{prefix}: traces of {num_files} {owner}, expected {expected} as in {source}")
 
 
 def fixed_dimensions(run: Run) -> list[int]:
@@ -296,8 +298,8 @@ def check_collectives(run: Run) -> None:
     """
     if fixed := fixed_dimensions(run):
         which = ", ".join(f"dimension {index}" for index in fixed)
-        found = f"{run.groups.source}: an algorithm such as halvingDoubling gives each rank a part by its number"
-        raise ConfigError(f"{found}, expected a period of {which} that is the size")
+        problem = f"{run.groups.source}: an algorithm such as halvingDoubling gives each rank a part by its number"
+        raise ConfigError(f"{problem}, expected a period of {which} that is the size")
 
 
 def _shown(sizes: Sequence[int]) -> str:
@@ -401,8 +403,8 @@ def why_not_compact(run: Run) -> str | None:
     if not network.dimensions or network.failed_links or network.link_overrides or network.reducing:
         return "the network does not look the same from every NPU, expected whole dimensions"
     if run.slow or run.delay:
-        what = "are slower" if run.slow else "start later"
-        return f"ranks that {what} than others make all ranks differ"
+        behaviour = "are slower" if run.slow else "start later"
+        return f"ranks that {behaviour} than others make all ranks differ"
     if run.remote_memory is not None and run.remote_memory.kind in ("pool", "per-node"):
         return "ranks share remote memory, expected none"
     return None
@@ -414,9 +416,9 @@ def _with_plain_tags(run: Run) -> Run:
     Tags stay if the workload and custom collectives, or two of these, have some in common.
     """
     traces = (run.workload, *_traces(run))
-    used = [distinct(each.tag[each.tag >= 0] % TAGS) for each in traces]
+    used = [distinct(trace.tag[trace.tag >= 0] % TAGS) for trace in traces]
     if len(distinct(np.concatenate(used))) < sum(map(len, used)) or any(
-        isinstance(each, CompactTrace) for each in run.collectives
+        isinstance(collective, CompactTrace) for collective in run.collectives
     ):
         return run
     first = 0
@@ -443,19 +445,19 @@ def _plain_tags(trace: Trace, first: int) -> Ints:
 
 def _traces(run: Run) -> Iterator[Trace]:
     """The traces of custom collectives, of some positions at least."""
-    return (each.trace if isinstance(each, CompactTrace) else each for each in run.collectives)
+    return (collective.trace if isinstance(collective, CompactTrace) else collective for collective in run.collectives)
 
 
 def _used_groups(run: Run) -> _Uses:
     """The collectives of each group that nodes name: (pattern, implementation), of nodes that run one."""
     chosen = np.flatnonzero((run.workload.kind == NodeType.COMM_COLL) & np.isin(run.columns.comm_type, list(PATTERN_KEYS)))
     known, group = np.unique(group_ids(run.columns)[chosen], return_inverse=True)
-    own = run.implementation[chosen].astype(np.int64) - NATIVE
-    most, patterns = int(own.max(initial=0)) + 1, max(PATTERN_KEYS) + 1
-    case = (group * patterns + run.columns.comm_type[chosen]) * most + own
+    implementation_of = run.implementation[chosen].astype(np.int64) - NATIVE
+    most, patterns = int(implementation_of.max(initial=0)) + 1, max(PATTERN_KEYS) + 1
+    case = (group * patterns + run.columns.comm_type[chosen]) * most + implementation_of
     used: _Uses = {}
-    for one in distinct(case).tolist():
-        rest, implementation = divmod(one, most)
+    for case_key in distinct(case).tolist():
+        rest, implementation = divmod(case_key, most)
         place, pattern = divmod(rest, patterns)
         used.setdefault(int(known[place]), set()).add((pattern, implementation + NATIVE))
     return used
@@ -505,8 +507,8 @@ def _fixed(run: Run, lattice: Lattice, groups: _Uses) -> list[int]:
 def _is_turned(natives: Sequence[str], index: int, is_outermost: bool, is_everyone: bool) -> bool:
     """Whether native algorithms do the same when a dimension is turned."""
     if is_everyone and not (natives and natives[0].startswith("one")):
-        own = natives[index : index + 1]
-        return not any(name.startswith("one") for name in natives) and all(_is_cyclic(name) for name in own)
+        own_natives = natives[index : index + 1]
+        return not any(name.startswith("one") for name in natives) and all(_is_cyclic(name) for name in own_natives)
     return is_outermost and ((len(natives) > 1 and not is_everyone) or all(_is_cyclic(name) for name in natives[:1]))
 
 
@@ -530,13 +532,13 @@ def _is_same(trace: Trace | CompactTrace, counts: list[int], index: int, step: i
     members = len(place)
     if trace.num_ranks < members:
         return False
-    one, other = trace.of_ranks(np.arange(members)), trace.of_ranks(place)
-    if not np.array_equal(one.rank_first, other.rank_first) or not np.array_equal(one.dep_first, other.dep_first):
+    left, right = trace.of_ranks(np.arange(members)), trace.of_ranks(place)
+    if not np.array_equal(left.rank_first, right.rank_first) or not np.array_equal(left.dep_first, right.dep_first):
         return False
-    moved = np.append(place, np.full(max(0, int(one.peer.max(initial=0)) + 1 - members), ABSENT))
-    peer = np.where(one.peer < 0, one.peer, moved[one.peer])
+    moved = np.append(place, np.full(max(0, int(left.peer.max(initial=0)) + 1 - members), ABSENT))
+    peer = np.where(left.peer < 0, left.peer, moved[left.peer])
     names = ("node_id", "kind", "duration_us", "size_bytes", "tag", "dep")
-    return np.array_equal(peer, other.peer) and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+    return np.array_equal(peer, right.peer) and all(np.array_equal(getattr(left, name), getattr(right, name)) for name in names)
 
 
 def _marks(run: Run, lattice: Lattice) -> _Words:
@@ -564,8 +566,8 @@ def _marks(run: Run, lattice: Lattice) -> _Words:
         node = np.repeat(np.arange(trace.num_nodes), waits)
         entry = np.arange(len(trace.dep)) - trace.dep_first[node]
         before = np.where(trace.dep < 0, -1, trace.dep - trace.rank_first[rank[node]])
-        own = mixed(mixed(before.view(np.uint64)) ^ entry.astype(np.uint64))
-        total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(own)))
+        hashes = mixed(mixed(before.view(np.uint64)) ^ entry.astype(np.uint64))
+        total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(hashes)))
         waited: _Words = total[trace.dep_first[1:]] - total[trace.dep_first[:-1]]
         mark = mixed(mark ^ waited ^ waits.astype(np.uint64))
     return mark
@@ -578,7 +580,7 @@ def _group_marks(run: Run, lattice: Lattice) -> Ints:
     named = ids > 0
     pair = ids[named] * lattice.num_ranks + rank[named]
     distinct, which = np.unique(pair, return_inverse=True)
-    found = np.zeros(len(distinct), np.uint64)
+    mark_of = np.zeros(len(distinct), np.uint64)
     group_of, rank_of = np.divmod(distinct, lattice.num_ranks)
     for number in np.unique(group_of).tolist():
         members = np.array(run.groups.members.get(number, ()), np.int64)
@@ -590,8 +592,8 @@ def _group_marks(run: Run, lattice: Lattice) -> Ints:
         for index, values in enumerate(lattice.values(members, f"{run.groups.source}: group {number}")):
             apart = (values - here[index][:, None]) % lattice.size[index]
             mark = mixed(mark ^ mixed(apart.astype(np.uint64)).sum(axis=1, dtype=np.uint64))
-        found[chosen] = mark
-    marks[named] = found.view(np.int64)[which]
+        mark_of[chosen] = mark
+    marks[named] = mark_of.view(np.int64)[which]
     return marks
 
 
@@ -609,7 +611,7 @@ def _what_differs(run: Run, marks: _Words, labels: _Words) -> str:
     if best is None:
         return "no dimension looks the same after a turn, expected a Ring, Switch or FullyConnected"
     _, rank, other = best
-    rows, others = (marks[trace.rank_first[one] : trace.rank_first[one + 1]] for one in (rank, other))
+    rows, others = (marks[trace.rank_first[begin_rank] : trace.rank_first[begin_rank + 1]] for begin_rank in (rank, other))
     length = min(len(rows), len(others))
     unlike = rows[:length] != others[:length]
     if not unlike.any():

@@ -79,11 +79,11 @@ class PathSummary:
     def to_json(self) -> dict[str, Any]:
         """The object in `plan.json`."""
         shares = [
-            {"what": one.what, "kind": one.kind, "count": one.count, "ns": one.spent_ns, "share": one.share}
-            for one in self.shares
+            {"what": share.what, "kind": share.kind, "count": share.count, "ns": share.spent_ns, "share": share.share}
+            for share in self.shares
         ]
-        own = {"end_ns": self.end_ns, "stretches": self.stretches, "ranks": list(self.ranks)}
-        return own | {"shares": shares, "longest": list(self.longest)}
+        document = {"end_ns": self.end_ns, "stretches": self.stretches, "ranks": list(self.ranks)}
+        return document | {"shares": shares, "longest": list(self.longest)}
 
 
 def critical_path(replay: RecordedReplay) -> CriticalPath:
@@ -125,18 +125,20 @@ def summarize_path(recording: Recording, replay: RecordedReplay) -> PathSummary:
     spent: Counter[tuple[str, str]] = Counter()
     count: Counter[tuple[str, str]] = Counter()
     for node, took in zip(path.node.tolist(), path.took_ns.tolist(), strict=True):
-        what = KINDS[nodes.kind[node]], describe_kind(nodes, node)
-        spent[what] += took
-        count[what] += 1
+        activity = KINDS[nodes.kind[node]], describe_kind(nodes, node)
+        spent[activity] += took
+        count[activity] += 1
     end_ns = max(replay.run_end_ns, 1)
-    shares = [PathShare(what[1], what[0], count[what], took, round(took / end_ns, 6)) for what, took in spent.items()]
+    shares = [
+        PathShare(activity[1], activity[0], count[activity], took, round(took / end_ns, 6)) for activity, took in spent.items()
+    ]
     rank = nodes.owner
     longest = np.argsort(-path.took_ns, kind="stable")[:_MOST_LONGEST]
     return PathSummary(
         end_ns=replay.run_end_ns,
         stretches=len(path.node),
         ranks=tuple(np.unique(rank[path.node]).tolist()),
-        shares=tuple(sorted(shares, key=lambda one: (-one.spent_ns, one.kind, one.what))),
+        shares=tuple(sorted(shares, key=lambda share: (-share.spent_ns, share.kind, share.what))),
         longest=tuple(
             {
                 "rank": int(rank[path.node[at]]),

@@ -26,7 +26,7 @@ def with_first_nodes(run: Run, delay_ns: Mapping[int, int]) -> Run:
     first = trace.rank_first[ranks]
     rows = np.insert(np.arange(trace.num_nodes), first, first)  # a new node is made of the first one of its rank
     is_new = np.insert(np.zeros(trace.num_nodes, np.bool_), first, True)
-    arrays = {each.name: getattr(columns, each.name) for each in fields(WorkloadColumns) if each.name != "group_names"}
+    arrays = {field.name: getattr(columns, field.name) for field in fields(WorkloadColumns) if field.name != "group_names"}
     workload = replace(columns, **{name: array[rows] for name, array in arrays.items()})
     for name in arrays.keys() - {"byte_offset"}:
         getattr(workload, name)[is_new] = 0 if name in _PRESENT else ABSENT

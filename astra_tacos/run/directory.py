@@ -101,18 +101,18 @@ def find_files(directory: Path, command: str | None, given: Given = Given()) -> 
         If there is no directory, or no workload or more than one in it.
     """
     if not directory.is_dir():
-        found = "no directory, expected that of a run (a prefix of traces is given by --workload)"
-        raise ConfigError(f"{directory}: {found if directory.exists() else 'no such directory, expected that of a run'}")
+        problem = "no directory, expected that of a run (a prefix of traces is given by --workload)"
+        raise ConfigError(f"{directory}: {problem if directory.exists() else 'no such directory, expected that of a run'}")
     workload = given.workload
     if workload is None:
         prefixes = workloads_in(directory)
         if len(prefixes) != 1:
             names = ", ".join(prefix.name for prefix in prefixes[:_LISTED]) + (", ..." if len(prefixes) > _LISTED else "")
-            found = f"found workloads {names}" if prefixes else f"found {_listed(directory)}"
+            problem = f"found workloads {names}" if prefixes else f"found {_listed(directory)}"
             expected = "one" if prefixes else f"the traces of a run, {WORKLOAD}/PREFIX.<rank>.et"
             prefix = shlex.quote(str(prefixes[0])) if prefixes else "PREFIX"
             remedy = "" if command is None else f": `{command} --workload {prefix}`"
-            raise ConfigError(f"{directory}: {found}, expected {expected}{remedy}")
+            raise ConfigError(f"{directory}: {problem}, expected {expected}{remedy}")
         (workload,) = prefixes
 
     def inside(name: str) -> Path | None:
@@ -148,11 +148,11 @@ def find_run(directory: Path, command: str | None, given: Given = Given()) -> Ru
         if given != Given(network=given.network):
             raise ConfigError(f"{directory} is a compact run, which has all files: expected --network alone")
         return CompactInputs(directory, _network(directory, command, given))
-    found = find_files(directory, command, given)
-    network = _network(directory, command, found)
-    assert found.workload is not None and found.directory is not None  # find_files
-    system = found.system or _default_system(directory, network)
-    return RunInputs(found.workload, system, network, found.groups, found.remote_memory, found.directory)
+    given_files = find_files(directory, command, given)
+    network = _network(directory, command, given_files)
+    assert given_files.workload is not None and given_files.directory is not None  # find_files
+    system = given_files.system or _default_system(directory, network)
+    return RunInputs(given_files.workload, system, network, given_files.groups, given_files.remote_memory, given_files.directory)
 
 
 def _network(directory: Path, command: str | None, given: Given) -> Path:
@@ -181,7 +181,7 @@ def _listed(directory: Path) -> str:
 
 def next_command(directory: Path, network: Path | None = None) -> str:
     """The command that plans the run of a directory; `network` is its network where there is none inside (None: any)."""
-    own = (directory / NETWORK).is_file()
-    option = "" if own else f" --network {shlex.quote(str(network or 'N.yml'))}"
+    has_network = (directory / NETWORK).is_file()
+    option = "" if has_network else f" --network {shlex.quote(str(network or 'N.yml'))}"
     output = _PLANNED if Path(_PLANNED).resolve() != directory.resolve() else f"{_PLANNED}_again"
     return f"astra-tacos plan {shlex.quote(str(directory))}{option} --output {output}"

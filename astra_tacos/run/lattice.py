@@ -46,8 +46,8 @@ class Lattice:
     def digits(self, rank: Ints) -> Ints:
         """int64[num_dimensions, num_ranks], the coordinates of ranks."""
         stride, size, _ = self.columns
-        found: Ints = rank // stride[:, None] % size[:, None]
-        return found
+        digits: Ints = rank // stride[:, None] % size[:, None]
+        return digits
 
     def canonical(self, rank: Ints, other: Ints | None = None) -> tuple[Ints, Ints]:
         """The representatives of ranks, and where other ranks (0 if there are none) go in the same translations."""
@@ -77,13 +77,13 @@ class Lattice:
         ConfigError
             If the group does not have all combinations of these, in ascending order.
         """
-        found = [distinct(digit) for digit in self.digits(members)]
+        values = [distinct(digit) for digit in self.digits(members)]
         ascends = len(members) < 2 or bool((np.diff(members) > 0).all())
-        if math.prod(map(len, found)) != len(members) or not ascends:
+        if math.prod(map(len, values)) != len(members) or not ascends:
             raise ConfigError(
                 f"{name} has ranks {listed(members)}, expected a product of coordinates of the network's dimensions, ascending"
             )
-        return found
+        return values
 
     def orbits(self, groups: Sequence[Ints]) -> Ints:
         """int64[num_groups], equal for groups that translations move to one another."""

@@ -61,7 +61,7 @@ def carrying_type(pattern: int, size_bytes: int) -> CommType:
 
 def carrying_types(pattern: Ints, size_bytes: Ints) -> Ints:
     """`carrying_type` of many collectives."""
-    is_known = np.isin(pattern, [int(each) for each in PATTERN_KEYS])
+    is_known = np.isin(pattern, [int(pattern) for pattern in PATTERN_KEYS])
     return np.where(is_known & ((pattern != CommType.ALL_GATHER) | (size_bytes > 0)), pattern, int(CARRIER))
 
 

@@ -41,8 +41,8 @@ def placements(levels: Sequence[int], axes: Sequence[int]) -> list[Matrix]:
         If the products of levels and axes differ, or there are more than 10,000 matrices.
     """
     if math.prod(levels) != math.prod(axes):
-        found = " x ".join(map(str, axes)), " x ".join(map(str, levels))
-        raise ConfigError(f"axes: found {found[0]} ranks, expected {found[1]} of the network")
+        products = " x ".join(map(str, axes)), " x ".join(map(str, levels))
+        raise ConfigError(f"axes: found {products[0]} ranks, expected {products[1]} of the network")
     found_matrices: list[Matrix] = []
     for matrix in _matrices(tuple(levels), tuple(axes)):
         found_matrices.append(matrix)
@@ -80,7 +80,7 @@ def npu_of_rank(matrix: Matrix, axes: Sequence[Axis]) -> Ints:
     rank = np.arange(num_ranks)
     level = np.zeros((num_levels, num_ranks), np.int64)
     weight = [1] * num_levels
-    for row, axis in sorted(zip(matrix, axes, strict=True), key=lambda each: each[1].stride):
+    for row, axis in sorted(zip(matrix, axes, strict=True), key=lambda pair: pair[1].stride):
         coordinate = rank // axis.stride % axis.size
         for place in reversed(range(num_levels)):
             level[place] += coordinate % row[place] * weight[place]
@@ -139,8 +139,8 @@ def npus_of(rows: Rows, levels: Sequence[int]) -> Ints:
     ConfigError
         If the matrix is for other levels.
     """
-    found = tuple(math.prod(column) for column in zip(*(row for _, row in rows), strict=False))
-    if any(len(row) != len(levels) for _, row in rows) or found != tuple(levels):
+    products = tuple(math.prod(column) for column in zip(*(row for _, row in rows), strict=False))
+    if any(len(row) != len(levels) for _, row in rows) or products != tuple(levels):
         text = ",".join(f"{name}:{'x'.join(map(str, row))}" for name, row in rows)
         raise ConfigError(f"placement: found {text}, expected levels of {' x '.join(map(str, levels))}, outermost first")
     sizes = [math.prod(row) for _, row in rows]
@@ -176,8 +176,8 @@ def _steps(ranks: Sequence[int]) -> list[tuple[int, int]] | None:
         count = 1
         while count * stride in there:
             count += 1
-        block = {each * stride for each in range(count)}
-        firsts = [each for each in left if not any(each - inner in there for inner in block if inner)]
+        block = {step * stride for step in range(count)}
+        firsts = [step for step in left if not any(step - inner in there for inner in block if inner)]
         if sorted(first + inner for first in firsts for inner in block) != left:
             return None
         steps.append((stride, count))

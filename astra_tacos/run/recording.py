@@ -334,15 +334,15 @@ def record_run(run: Run, after: RunOutcome, before: RunOutcome | None = None, pa
     kind = np.full(256, OTHER, np.uint8)
     for node_type, number in _KIND_OF.items():
         kind[node_type] = number
-    what = kind[trace.kind]
-    what[(what == COMPUTE) & columns.is_cpu_op] = OTHER
-    collective, sized = what == COLLECTIVE, np.isin(what, (COLLECTIVE, SEND, RECEIVE))
+    kinds = kind[trace.kind]
+    kinds[(kinds == COMPUTE) & columns.is_cpu_op] = OTHER
+    collective, sized = kinds == COLLECTIVE, np.isin(kinds, (COLLECTIVE, SEND, RECEIVE))
     texts = _Texts()
     groups = np.append(texts.entries(list(columns.group_names)), np.int32(-1))
     nodes = Nodes(
         rank_first=trace.rank_first.astype(np.int64),
         node_id=trace.node_id,
-        kind=what,
+        kind=kinds,
         pattern=np.where(collective, columns.comm_type if pattern is None else pattern, -1).astype(np.int8),
         size_bytes=np.where(sized, trace.size_bytes, -1),
         group=np.where(collective, groups[columns.group], np.int32(-1)),

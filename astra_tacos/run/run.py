@@ -235,8 +235,8 @@ class Run:
         if not delay_ns:
             return self
         if self.classes is not None or self.delay:
-            what = "ranks that are delayed" if self.delay else "classes"
-            raise ConfigError(f"{self.workload.prefix}: a run with {what}, expected the ordinary run without a delay")
+            feature = "ranks that are delayed" if self.delay else "classes"
+            raise ConfigError(f"{self.workload.prefix}: a run with {feature}, expected the ordinary run without a delay")
         return with_first_nodes(self, delay_ns)
 
     def _check_ranks(self, option: str, ranks: Iterable[int]) -> None:
@@ -336,11 +336,11 @@ def implementations(workload: Trace, system: SystemConfig) -> tuple[tuple[str, .
         ids = looked_up(workload.node_id[rows])
         named = np.array(sorted(system.per_node), np.uint64)
         place = np.minimum(np.searchsorted(named, ids), len(named) - 1)
-        found = named[place] == ids
+        is_named = named[place] == ids
         numbers = {
-            int(node): prefixes.setdefault(system.per_node[int(node)], len(prefixes)) for node in distinct(ids[found]).tolist()
+            int(node): prefixes.setdefault(system.per_node[int(node)], len(prefixes)) for node in distinct(ids[is_named]).tolist()
         }
-        implementation[rows[found]] = [numbers[int(node)] for node in ids[found].tolist()]
+        implementation[rows[is_named]] = [numbers[int(node)] for node in ids[is_named].tolist()]
     used = distinct(implementation[implementation >= 0])
     renumber = np.zeros(len(prefixes) + 1, np.int32)
     renumber[used] = np.arange(len(used))
@@ -355,7 +355,7 @@ def _position_counts(workload: Trace, implementation: Ints32, groups: Communicat
     group, sizes = group_ids(workload.workload), {number: len(ranks) for number, ranks in groups.members.items()}
     sizes[ALL_RANKS] = num_npus
     named = (group[implementation == number] for number in range(int(implementation.max(initial=NATIVE)) + 1))
-    return [max(min(sizes.get(one, num_npus), num_npus) for one in np.unique(used).tolist()) for used in named]
+    return [max(min(sizes.get(group_number, num_npus), num_npus) for group_number in np.unique(used).tolist()) for used in named]
 
 
 def _read_collective(system: SystemConfig, directory: Path, prefix: str, most_positions: int) -> Trace:
@@ -369,10 +369,10 @@ def _read_collective(system: SystemConfig, directory: Path, prefix: str, most_po
 def why_not_found(prefix: str, directory: Path, system: Path) -> str:
     """Where ASTRA-sim looks for a custom collective that is not there, and where one is, if it is beside the system file."""
     started, beside = directory.resolve(), system.parent
-    what = f"no such file in {started}, where ASTRA-sim is started (--directory)"
+    problem = f"no such file in {started}, where ASTRA-sim is started (--directory)"
     if beside.resolve() != started and Path(f"{beside / prefix}.0.et").is_file():
-        what += f"; there is one in {beside}, where the system file is"
-    return what
+        problem += f"; there is one in {beside}, where the system file is"
+    return problem
 
 
 def looked_up(node_id: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -46,7 +46,7 @@ _OF_COLUMNS = ("comm_type", "num_ops", "tensor_size")
 _ENDS = {NodeType.COMM_SEND: ("comm_src", "comm_dst"), NodeType.COMM_RECV: ("comm_dst", "comm_src")}
 """The attributes with a message's own rank, and with its peer."""
 _NODES = ("rank_first", "node_id", "kind", "duration_us", "size_bytes", "peer", "tag", "dep_first", "dep")
-_COLUMNS = tuple(each.name for each in fields(WorkloadColumns) if each.name not in ("group", "group_names", "byte_offset"))
+_COLUMNS = tuple(field.name for field in fields(WorkloadColumns) if field.name not in ("group", "group_names", "byte_offset"))
 
 
 def check_same(run: Run, again: Run) -> None:
@@ -59,8 +59,8 @@ def check_same(run: Run, again: Run) -> None:
     """
     differ = _differing(run.workload, again.workload)
     differ += [] if np.array_equal(run.implementation, again.implementation) else ["implementation"]
-    for one, other in zip(*map(_traces, (run, again)), strict=False):
-        differ += _unequal(one, other, _NODES)
+    for left, other in zip(*map(_traces, (run, again)), strict=False):
+        differ += _unequal(left, other, _NODES)
     others = {
         "groups": (run.groups.members, again.groups.members),
         "collectives": (run.prefixes, again.prefixes),
@@ -68,9 +68,9 @@ def check_same(run: Run, again: Run) -> None:
         "positions": (_positions(run), _positions(again)),
         "system": (replace(run.system, source=""), replace(again.system, source="")),
         "network": (replace(run.network, source="", ns3=again.network.ns3), replace(again.network, source="")),
-        "memory": tuple(replace(written_memory(each.remote_memory), source="") for each in (run, again)),
+        "memory": tuple(replace(written_memory(written_run.remote_memory), source="") for written_run in (run, again)),
     }
-    differ += [name for name, (one, two) in others.items() if one != two]
+    differ += [name for name, (first, second) in others.items() if first != second]
     if differ:
         raise VerificationError(f"DEFECT of astra_tacos: the written run is read with other {differ[0]}")
 
@@ -85,9 +85,9 @@ def check_writable(run: Run) -> None:
     """
     if run.slow or run.delay:
         raise ConfigError("a run with slow or delayed ranks is no run of files, expected the run without them")
-    whole = [] if run.classes is None else [each for each in run.prefixes if each not in _positions(run)]
-    if whole:
-        raise ConfigError(f"{whole[0]}: a collective of all positions in a run with classes, expected the ordinary run")
+    uncompacted = [] if run.classes is None else [prefix for prefix in run.prefixes if prefix not in _positions(run)]
+    if uncompacted:
+        raise ConfigError(f"{uncompacted[0]}: a collective of all positions in a run with classes, expected the ordinary run")
 
 
 def check_unchanged(run: Run) -> None:
@@ -116,34 +116,36 @@ def check_unchanged(run: Run) -> None:
         raise ConfigError(f"{changed[0]}: has changed since it was read, expected a file that stays as it is")
 
 
-def _differing(one: Trace, other: Trace) -> list[str]:
+def _differing(left: Trace, right: Trace) -> list[str]:
     """The columns in which two workloads differ, but for where the bytes of nodes are."""
-    assert one.workload is not None and other.workload is not None
-    differ = _unequal(one, other, _NODES) + _unequal(one.workload, other.workload, _COLUMNS)
-    return differ + ([] if np.array_equal(*_numbered_groups(one.workload, other.workload)) else ["group"])
+    assert left.workload is not None and right.workload is not None
+    differ = _unequal(left, right, _NODES) + _unequal(left.workload, right.workload, _COLUMNS)
+    return differ + ([] if np.array_equal(*_numbered_groups(left.workload, right.workload)) else ["group"])
 
 
-def _unequal(one: object, other: object, names: Iterable[str]) -> list[str]:
+def _unequal(left: object, right: object, names: Iterable[str]) -> list[str]:
     """The arrays of these names that are unequal."""
-    return [name for name in names if not np.array_equal(getattr(one, name), getattr(other, name))]
+    return [name for name in names if not np.array_equal(getattr(left, name), getattr(right, name))]
 
 
-def _numbered_groups(one: WorkloadColumns, other: WorkloadColumns) -> tuple[Ints, Ints]:
+def _numbered_groups(left: WorkloadColumns, right: WorkloadColumns) -> tuple[Ints, Ints]:
     """int64[num_nodes] each, the groups that the nodes of two workloads name, as numbers: equal for equal names."""
-    number = {name: at for at, name in enumerate(dict.fromkeys((*one.group_names, *other.group_names)))}
-    of_one, of_other = (np.array([*map(number.get, each.group_names), ABSENT], np.int64)[each.group] for each in (one, other))
-    return of_one, of_other
+    number = {name: at for at, name in enumerate(dict.fromkeys((*left.group_names, *right.group_names)))}
+    left_group, right_group = (
+        np.array([*map(number.get, columns.group_names), ABSENT], np.int64)[columns.group] for columns in (left, right)
+    )
+    return left_group, right_group
 
 
 def _traces(run: Run) -> tuple[Trace, ...]:
     """The traces of custom collectives, of all positions or of representatives."""
-    return tuple(each.trace if isinstance(each, CompactTrace) else each for each in run.collectives)
+    return tuple(collective.trace if isinstance(collective, CompactTrace) else collective for collective in run.collectives)
 
 
 def _positions(run: Run) -> dict[str, Lattice]:
     """The translations of the positions of custom collectives that have some, by the prefix of their traces."""
     pairs = zip(run.prefixes, run.collectives, strict=True)
-    return {prefix: each.lattice for prefix, each in pairs if isinstance(each, CompactTrace)}
+    return {prefix: trace.lattice for prefix, trace in pairs if isinstance(trace, CompactTrace)}
 
 
 def written_memory(memory: RemoteMemory | None) -> RemoteMemory:
@@ -206,10 +208,10 @@ def write_nodes(trace: Trace, before: Trace, row: Ints, prefix: Path, labels: La
     assert before.workload is not None
     edits = _Edits(trace, before, row, labels)
     of_rank = before.rank[row[trace.rank_first[:-1]]]  # every file of a run has a node
-    for rank, own in enumerate(of_rank.tolist()):
+    for rank, old_rank in enumerate(of_rank.tolist()):
         begin, end = trace.rank_first[rank : rank + 2].tolist()
-        old_begin, old_end = before.rank_first[own : own + 2].tolist()
-        data, offset = load_rank(before, own), before.workload.byte_offset[old_begin:old_end]
+        old_begin, old_end = before.rank_first[old_rank : old_rank + 2].tolist()
+        data, offset = load_rank(before, old_rank), before.workload.byte_offset[old_begin:old_end]
         places = row[begin:end] - old_begin
         changed = {
             at: edits.of(node_at(data, int(offset[places[at]])), begin + at)
@@ -217,7 +219,7 @@ def write_nodes(trace: Trace, before: Trace, row: Ints, prefix: Path, labels: La
         }
         path = Path(f"{prefix}.{rank}.et")
         if np.array_equal(places, np.arange(old_end - old_begin)):
-            path.write_bytes(replace_nodes(data, offset, changed, str(before.file(own))))
+            path.write_bytes(replace_nodes(data, offset, changed, str(before.file(old_rank))))
         else:
             nodes = (
                 changed[at] if at in changed else node_at(data, int(offset[place])) for at, place in enumerate(places.tolist())
@@ -283,9 +285,9 @@ class _Edits:
         same = np.flatnonzero(~differs)
         at, of_now = members_of(now.dep_first, same)
         of_was = entries[members_of(first, same)[1]]
-        one, other = was.dep[of_was], now.dep[of_now]
-        exists = (one != DANGLING) & (other != DANGLING)
-        unlike = np.where(exists, was.node_id[one] != now.node_id[other], one != other)
+        old_dep, other = was.dep[of_was], now.dep[of_now]
+        exists = (old_dep != DANGLING) & (other != DANGLING)
+        unlike = np.where(exists, was.node_id[old_dep] != now.node_id[other], old_dep != other)
         differs[np.repeat(same, np.diff(at))[unlike]] = True
         return differs
 

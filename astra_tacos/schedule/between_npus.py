@@ -90,7 +90,7 @@ def _ports(old: Topology, src: Ints, dst: Ints) -> Topology:
         (npus + of_pair, dst[through], bandwidth[through], latency[through] - old.link_latency_ns[leaves[through]]),
         (src[direct], dst[direct], bandwidth[direct], latency[direct]),
     )
-    link_src, link_dst, gibps, ns = (np.concatenate(each) for each in zip(*columns, strict=True))
+    link_src, link_dst, gibps, ns = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     return Topology(
         old.name,
         npus,

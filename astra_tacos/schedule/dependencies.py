@@ -95,11 +95,11 @@ def _of_values(schedule: Schedule) -> Operations:
     """
     sums, value, additions = schedule.sums, schedule.value, schedule.additions
     assert sums is not None and value is not None
-    num_messages, message, made = schedule.num_messages, schedule.message_of, np.arange(len(additions))
+    num_messages, message, addition = schedule.num_messages, schedule.message_of, np.arange(len(additions))
     src, dst = schedule.sends.holders(schedule.topology)
     places = Places.of(sums.num_values, (additions.npu, additions.value), (dst, value))
     provider = np.full(len(places) + 1, -1, np.int64)  # the last one is of what is an NPU's own
-    provider[places.find(additions.npu, additions.value)] = num_messages + made
+    provider[places.find(additions.npu, additions.value)] = num_messages + addition
     latest_first = np.argsort(-schedule.end_ns, kind="stable")  # of several copies, the first to arrive
     provider[places.find(dst, value)[latest_first]] = message[latest_first]
     whole, part = sums.awaited_parts(additions)
@@ -153,9 +153,9 @@ def data_dependencies(schedule: Schedule) -> tuple[Ints, Ints]:
     waiting = np.flatnonzero(awaited >= 0)
     wanted = schedule.src[waiting] * np.int64(num_chunks) + awaited[waiting]
     order = np.argsort(at_dst, kind="stable")
-    come, found = in_ranges(*(np.searchsorted(at_dst[order], wanted, side=side) for side in ("left", "right")))
+    come, arrival = in_ranges(*(np.searchsorted(at_dst[order], wanted, side=side) for side in ("left", "right")))
     more = np.repeat(waiting, np.diff(come))
-    return group_by(np.concatenate((np.repeat(rows, np.diff(first)), more)), np.concatenate((row, order[found])), num_sends)
+    return group_by(np.concatenate((np.repeat(rows, np.diff(first)), more)), np.concatenate((row, order[arrival])), num_sends)
 
 
 def brought(
@@ -237,10 +237,10 @@ def arrived_of(link: NDArray[np.integer], start_ns: Ints, end_ns: Ints) -> Ints:
     number = np.cumsum(begins) - 1
     here = np.maximum.accumulate(end + number * span) if len(link) else end
     place = np.searchsorted(here, start + number * span, side="right") - 1
-    found = np.full(len(link), -1, np.int64)
+    arrived = np.full(len(link), -1, np.int64)
     exists = place >= np.flatnonzero(begins)[number]
-    found[order[exists]] = order[place[exists]]
-    return found
+    arrived[order[exists]] = order[place[exists]]
+    return arrived
 
 
 def _by_link(link: NDArray[np.integer]) -> tuple[Ints, NDArray[np.integer]]:

@@ -31,7 +31,10 @@ def join_collectives(collectives: Sequence[Collective]) -> Collective:
         raise ConfigError(f"together: found collectives on {sorted(npus)} NPUs, expected some, all on one network")
     sizes = np.concatenate([collective.chunk_size_bytes for collective in collectives])
     owner = np.concatenate([collective.chunk_owner for collective in collectives])
-    reduces, gathers = any(each.reduces for each in collectives), any(each.gathers for each in collectives)
+    reduces, gathers = (
+        any(collective.reduces for collective in collectives),
+        any(collective.gathers for collective in collectives),
+    )
     total = sum(collective.size_bytes for collective in collectives)
     return Collective(JOINT, npus.pop(), total, 1, reduces, gathers, sizes, owner)
 
@@ -45,18 +48,18 @@ def join(schedules: Sequence[Schedule]) -> Schedule:
         If they are not on one network under one timing model.
     """
     first = schedules[0]
-    models = {(each.timing.link_model, each.timing.reduce_bandwidth_gbps) for each in schedules}
-    if len(models) > 1 or any(each.topology is not first.topology for each in schedules):
+    models = {(schedule.timing.link_model, schedule.timing.reduce_bandwidth_gbps) for schedule in schedules}
+    if len(models) > 1 or any(schedule.topology is not first.topology for schedule in schedules):
         raise ConfigError("together: found schedules on several networks or under several timing models, expected one")
-    collective = join_collectives([each.collective for each in schedules])
+    collective = join_collectives([schedule.collective for schedule in schedules])
     timing = compute_timing(first.topology, collective, *models.pop())
-    begins = np.cumsum([0, *(each.collective.num_chunks for each in schedules)])
-    chunk = np.concatenate([each.chunk + np.int32(begin) for each, begin in zip(schedules, begins[:-1], strict=True)])
-    channel = np.concatenate([each.channel for each in schedules])
-    reduces = np.concatenate([each.reduces for each in schedules])
-    start, end = (np.concatenate([getattr(each, name) for each in schedules]) for name in ("start_ns", "end_ns"))
-    before = np.cumsum([0, *(each.num_messages for each in schedules)])
-    message = np.concatenate([each.message_of + count for each, count in zip(schedules, before[:-1], strict=True)])
+    begins = np.cumsum([0, *(schedule.collective.num_chunks for schedule in schedules)])
+    chunk = np.concatenate([schedule.chunk + np.int32(begin) for schedule, begin in zip(schedules, begins[:-1], strict=True)])
+    channel = np.concatenate([schedule.channel for schedule in schedules])
+    reduces = np.concatenate([schedule.reduces for schedule in schedules])
+    start, end = (np.concatenate([getattr(schedule, name) for schedule in schedules]) for name in ("start_ns", "end_ns"))
+    before = np.cumsum([0, *(schedule.num_messages for schedule in schedules)])
+    message = np.concatenate([schedule.message_of + count for schedule, count in zip(schedules, before[:-1], strict=True)])
     order = np.lexsort((message, start))
     columns = chunk[order], channel[order], reduces[order], start[order], end[order]
     sums, value = _join_sums(schedules, begins[:-1])
@@ -72,7 +75,7 @@ def _join_sums(schedules: Sequence[Schedule], chunks_before: Ints) -> tuple[Part
     ConfigError
         If some have and some have not.
     """
-    tables = [each.sums for each in schedules if each.sums is not None]
+    tables = [schedule.sums for schedule in schedules if schedule.sums is not None]
     if not tables:
         return None, None
     if len(tables) < len(schedules):
@@ -90,7 +93,7 @@ def _join_sums(schedules: Sequence[Schedule], chunks_before: Ints) -> tuple[Part
         moved((table.part for table in tables), before),
         moved((table.total for table in tables), before),
     )
-    return sums, moved((each.item for each in schedules), before)
+    return sums, moved((schedule.item for schedule in schedules), before)
 
 
 def split(joint: Schedule, collectives: Sequence[Collective], timings: Sequence[Timing]) -> tuple[Schedule, ...]:

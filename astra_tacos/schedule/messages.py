@@ -99,7 +99,7 @@ class Sends:
         """The sums that NPUs make of the values that they have; none if there are no sums."""
         if self.sums is None or self.value is None:
             return NO_ADDITIONS
-        ends = ((each < topology.num_npus, each) for each in self.holders(topology))
+        ends = ((holder < topology.num_npus, holder) for holder in self.holders(topology))
         sent, received = ((npu[is_npu], self.value[is_npu]) for is_npu, npu in ends)
         return find_additions(self.sums, sent, received, needed_totals(self.sums, collective), collective.chunk_size_bytes)
 

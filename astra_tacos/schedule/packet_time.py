@@ -95,8 +95,8 @@ def _trips_ns(schedule: Schedule, links: PacketLinks, hold_ns: Ints, first_ns: I
     place = link[last] * hold_ns.shape[1] + size_class[last]
     count = np.bincount(place, minlength=hold_ns.size)
     mean = np.bincount(place, (slowest + returning)[trip[last]], hold_ns.size) / np.maximum(count, 1)
-    whole = links.delay_ns[:, None] + np.round(mean).astype(np.int64).reshape(hold_ns.shape)
-    return np.asarray(np.where(count.reshape(hold_ns.shape) > 0, whole, first_ns), np.int64)
+    trip_ns = links.delay_ns[:, None] + np.round(mean).astype(np.int64).reshape(hold_ns.shape)
+    return np.asarray(np.where(count.reshape(hold_ns.shape) > 0, trip_ns, first_ns), np.int64)
 
 
 def _hops_ns(topology: Topology, delay_ns: Ints, first_ns: Ints) -> Ints:

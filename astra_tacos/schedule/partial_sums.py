@@ -195,11 +195,11 @@ def find_additions(
         part, maker = sums.part[at], np.repeat(makers[-1], np.diff(begin))
         is_sum = sums.height[part] > 0
         npu, wanted = np.concatenate((npu[~here], maker[is_sum])), np.concatenate((wanted[~here], part[is_sum]))
-    npu, made = np.concatenate(makers), np.concatenate(wholes)
-    order = np.lexsort((npu, made))
-    npu, made = npu[order], made[order]
-    size = (np.diff(sums.part_first)[made] - 1) * chunk_size_bytes[sums.chunk[made]]
-    return Additions(npu.astype(np.int32), made.astype(np.int32), size.astype(np.int64))
+    npu, value = np.concatenate(makers), np.concatenate(wholes)
+    order = np.lexsort((npu, value))
+    npu, value = npu[order], value[order]
+    size = (np.diff(sums.part_first)[value] - 1) * chunk_size_bytes[sums.chunk[value]]
+    return Additions(npu.astype(np.int32), value.astype(np.int32), size.astype(np.int64))
 
 
 def addition_ends(
@@ -222,12 +222,12 @@ def addition_ends(
     ends = np.empty(len(additions), np.int64)
     height = sums.height[additions.value]
     for level in np.unique(height):
-        made = np.flatnonzero(height == level)
-        npu, whole = additions.npu[made], additions.value[made]
+        additions_of_level = np.flatnonzero(height == level)
+        npu, whole = additions.npu[additions_of_level], additions.value[additions_of_level]
         begin, at = members_of(sums.part_first, whole)
         there = ready[places.find(np.repeat(npu, np.diff(begin)), sums.part[at])]
-        ends[made] = np.maximum.reduceat(there, begin[:-1]) + duration[made]
-        ready[places.find(npu, whole)] = ends[made]
+        ends[additions_of_level] = np.maximum.reduceat(there, begin[:-1]) + duration[additions_of_level]
+        ready[places.find(npu, whole)] = ends[additions_of_level]
     return ends
 
 
@@ -239,12 +239,12 @@ def check_values(sums: PartialSums, value: Ints32, chunk: Ints32, reduces: Bools
     ConfigError
         If not.
     """
-    for wrong, what in (
+    for wrong, problem in (
         ((value < 0) | (value >= sums.num_values), f"expected values 0 to {sums.num_values - 1}"),
         (reduces, "found a reducing send of a value, expected copies"),
     ):
         if np.any(wrong):
-            raise ConfigError(f"send {int(np.argmax(wrong))}: {what}")
+            raise ConfigError(f"send {int(np.argmax(wrong))}: {problem}")
     wrong = sums.chunk[value] != chunk
     if np.any(wrong):
         raise ConfigError(f"send {int(np.argmax(wrong))}: its value is not one of its chunk")
@@ -300,6 +300,6 @@ def row_before(into: Ints, out_of: Ints) -> Ints:
     before = np.full(len(into), -1, np.int64)
     if len(order):
         at = np.minimum(np.searchsorted(into[order], out_of), len(order) - 1)
-        found = (out_of >= 0) & (into[order[at]] == out_of)
-        before[found] = order[at[found]]
+        has_row = (out_of >= 0) & (into[order[at]] == out_of)
+        before[has_row] = order[at[has_row]]
     return before

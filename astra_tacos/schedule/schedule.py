@@ -91,8 +91,8 @@ class Schedule:
     in_flight: int | None = None
 
     def __repr__(self) -> str:
-        what = f"{self.collective.name} of {self.collective.size_bytes:,} bytes on {self.topology.name}"
-        return f"<Schedule: {what}, {self.num_sends:,} sends in {self.collective_time_ns:,} ns by {self.synthesizer}>"
+        summary = f"{self.collective.name} of {self.collective.size_bytes:,} bytes on {self.topology.name}"
+        return f"<Schedule: {summary}, {self.num_sends:,} sends in {self.collective_time_ns:,} ns by {self.synthesizer}>"
 
     def to_pandas(self) -> Any:
         """The sends as a data frame, a row each: chunk, src, dst, bytes, reduces, start_ns, end_ns.
@@ -196,10 +196,10 @@ class Schedule:
     def reduction_us(self) -> Ints:
         """int64[num_sends], the `duration_micros` of a COMP node for each reduction: the nearest number of whole microseconds."""
         sizes = self.sizes
-        own = sizes.timing.reduction_us[sizes.size_class[self.message_of]]
+        duration_us = sizes.timing.reduction_us[sizes.size_class[self.message_of]]
         for device in self.topology.reducing:
-            own = np.where(self.dst == device.device, round(device.reduction_ns / NS_PER_US), own)
-        return np.where(self.reduces, own, 0)
+            duration_us = np.where(self.dst == device.device, round(device.reduction_ns / NS_PER_US), duration_us)
+        return np.where(self.reduces, duration_us, 0)
 
     @property
     def done_ns(self) -> Ints:

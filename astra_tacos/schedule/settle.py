@@ -48,8 +48,8 @@ def settle(problem: Problem, sends: Sends, synthesizer: str = "", seed: int = 0)
     topology, collective, timing = problem
     first_come = topology.has_switches and not timing.is_blocking
     sizes = sends.sizes(topology, collective, timing)
-    made = sends.additions(topology, collective)
-    awaited = _awaited_parts(topology, sends, made, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps))
+    additions = sends.additions(topology, collective)
+    awaited = _awaited_parts(topology, sends, additions, addition_ns(additions.size_bytes, timing.reduce_bandwidth_gbps))
     for _ in range(sends.num_messages + 1):
         start, end, at_switch = _earliest_times(topology, collective, sends, sizes, *awaited)
         if not first_come:
@@ -116,15 +116,15 @@ def time_by(schedule: Schedule, delays: Timing, adding: Ints) -> int:
     """
     if not schedule.num_sends:
         return 0
-    sends, made, sizes = schedule.sends, schedule.additions, schedule.sizes
-    awaited = _awaited_parts(schedule.topology, sends, made, adding)
+    sends, additions, sizes = schedule.sends, schedule.additions, schedule.sizes
+    awaited = _awaited_parts(schedule.topology, sends, additions, adding)
     _, end, _ = _earliest_times(schedule.topology, schedule.collective, sends, replace(sizes, timing=delays), *awaited)
     row = schedule.message_row
     adding_ns = delays.reduction_at(schedule.dst[row], sizes.size_class)
     done = int((end + np.where(schedule.reduces[row], adding_ns, 0)).max())
-    if schedule.sums is not None and len(made):
+    if schedule.sums is not None and len(additions):
         arrivals = schedule.item, schedule.dst, end[schedule.message_of]
-        done = max(done, int(addition_ends(schedule.sums, made, arrivals, adding).max()))
+        done = max(done, int(addition_ends(schedule.sums, additions, arrivals, adding).max()))
     return done
 
 
@@ -194,7 +194,7 @@ def links_of(topology: Topology, timing: Timing) -> Links:
     )
 
 
-def _awaited_parts(topology: Topology, sends: Sends, made: Additions, duration: Ints) -> tuple[AwaitedParts, Places | None]:
+def _awaited_parts(topology: Topology, sends: Sends, additions: Additions, duration: Ints) -> tuple[AwaitedParts, Places | None]:
     """The sums that NPUs make, how long each takes, and which arrivals they wait for, by place; and these places.
 
     Places are where values come to or are made, stops of trips among them. None if there are no values, as chunks may come to any
@@ -206,11 +206,11 @@ def _awaited_parts(topology: Topology, sends: Sends, made: Additions, duration: 
         none = np.empty(0, np.int64)
         return AwaitedParts(none, none, none, none, none), None
     arrivals = sends.holders(topology)[1], sends.item
-    places = Places.of(sends.sums.num_values, arrivals, (made.npu, made.value))
-    addition, part = sends.sums.awaited_parts(made)
-    first, waiting = group_by(places.find(made.npu[addition], part), addition, len(places) + 1)
-    lacking = np.bincount(addition, minlength=len(made))
-    return AwaitedParts(first, waiting, lacking, places.find(made.npu, made.value), duration), places
+    places = Places.of(sends.sums.num_values, arrivals, (additions.npu, additions.value))
+    addition, part = sends.sums.awaited_parts(additions)
+    first, waiting = group_by(places.find(additions.npu[addition], part), addition, len(places) + 1)
+    lacking = np.bincount(addition, minlength=len(additions))
+    return AwaitedParts(first, waiting, lacking, places.find(additions.npu, additions.value), duration), places
 
 
 def renumbered(schedule: Schedule, topology: Topology, collective: Collective, npu: Ints) -> Schedule | None:
@@ -223,36 +223,41 @@ def renumbered(schedule: Schedule, topology: Topology, collective: Collective, n
     npu
         int64[num_npus], which NPU of the other topology each one is.
     """
-    own = schedule.collective
+    old_collective = schedule.collective
     channel = topology.channel_of(npu[schedule.src], npu[schedule.dst])
-    if schedule.sums is not None or schedule.trip is not None or own.num_chunks != collective.num_chunks or (channel < 0).any():
+    if (
+        schedule.sums is not None
+        or schedule.trip is not None
+        or old_collective.num_chunks != collective.num_chunks
+        or (channel < 0).any()
+    ):
         return None
-    chunk = _chunks(own, collective, npu)
+    chunk = _chunks(old_collective, collective, npu)
     if chunk is None:
         return None
     chunks = chunk[schedule.chunk].astype(np.int32)
     channels = channel.astype(np.int32)
-    if np.array_equal(collective.chunk_size_bytes[chunk], own.chunk_size_bytes):
+    if np.array_equal(collective.chunk_size_bytes[chunk], old_collective.chunk_size_bytes):
         timing = schedule.timing.of(topology, collective)
         return replace(schedule, topology=topology, collective=collective, timing=timing, chunk=chunks, channel=channels)
     # Chunks of a byte more are others now.
     return settled_on(topology, collective, schedule, replace(schedule.sends, chunk=chunks, channel=channels))
 
 
-def _chunks(own: Collective, other: Collective, npu: Ints) -> Ints | None:
+def _chunks(old_collective: Collective, new_collective: Collective, npu: Ints) -> Ints | None:
     """int64[num_chunks], the k-th chunk of each owner and target is the k-th of those that take their places."""
-    if own.reduces and own.gathers:
-        return np.arange(own.num_chunks)  # owners are hints
+    if old_collective.reduces and old_collective.gathers:
+        return np.arange(old_collective.num_chunks)  # owners are hints
     keys = []
-    for collective, place in ((own, npu), (other, np.arange(len(npu)))):
+    for collective, place in ((old_collective, npu), (new_collective, np.arange(len(npu)))):
         target = np.zeros(collective.num_chunks, np.int64)
         if collective.chunk_target is not None:
             target = place[collective.chunk_target]
         keys.append((target, place[collective.chunk_owner]))
     first, second = (np.lexsort(key) for key in keys)
-    if not all(np.array_equal(one[first], two[second]) for one, two in zip(*keys, strict=True)):
+    if not all(np.array_equal(left[first], two[second]) for left, two in zip(*keys, strict=True)):
         return None
-    chunk = np.empty(own.num_chunks, np.int64)
+    chunk = np.empty(old_collective.num_chunks, np.int64)
     chunk[first] = second
     return chunk
 
@@ -265,9 +270,9 @@ def moved_to(schedule: Schedule, topology: Topology, link: Ints) -> Schedule:
     link
         int64[links of the schedule's topology], which link each of them is there.
     """
-    own = schedule.topology
-    ups = link[own.channel_link]
-    downs = np.where(own.channel_down_link == NO_LINK, NO_LINK, link[own.channel_down_link])
+    old_topology = schedule.topology
+    ups = link[old_topology.channel_link]
+    downs = np.where(old_topology.channel_down_link == NO_LINK, NO_LINK, link[old_topology.channel_down_link])
     keys = topology.channel_link.astype(np.int64) * (topology.num_links + 1) + topology.channel_down_link
     order = np.argsort(keys)
     channel = order[np.searchsorted(keys[order], ups * (topology.num_links + 1) + downs)].astype(np.int32)

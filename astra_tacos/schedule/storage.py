@@ -153,9 +153,9 @@ def _describe(schedule: Schedule) -> dict[str, Any]:
         "network": topology.name,
         "num_npus": topology.num_npus,
         "num_switches": topology.num_switches,
-        **({"forwarding": [[each.kind, each.name] for each in topology.forwarding]} if topology.forwarding else {}),
-        **({"reducing": [list(astuple(each)) for each in topology.reducing]} if topology.reducing else {}),
-        "dimensions": [list(astuple(each)) for each in topology.dimensions],
+        **({"forwarding": [[device.kind, device.name] for device in topology.forwarding]} if topology.forwarding else {}),
+        **({"reducing": [list(astuple(device)) for device in topology.reducing]} if topology.reducing else {}),
+        "dimensions": [list(astuple(dimension)) for dimension in topology.dimensions],
         "collective": collective.name,
         "size_bytes": collective.size_bytes,
         "chunks_per_npu": collective.chunks_per_npu,
@@ -192,10 +192,10 @@ def _topology(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Topolo
             raise ValueError("a link leads to no device")
     if np.any(links[0] == links[1]):
         raise ValueError("a link leads from a device to itself")
-    for column, (least, most), what in zip(links[2:4], _LIMITS, ("GiB/s", "ns"), strict=True):
+    for column, (least, most), unit in zip(links[2:4], _LIMITS, ("GiB/s", "ns"), strict=True):
         wrong = ~((column >= least) & (column <= most))
         if wrong.any():
-            raise ValueError(f"a link has {column[wrong][0]:g} {what}, expected {least:g} to {most:g}")
+            raise ValueError(f"a link has {column[wrong][0]:g} {unit}, expected {least:g} to {most:g}")
     dimensions = tuple(dimension(*entry) for entry in header["dimensions"])
     if dimensions and not (links[4].min() >= 0 and links[4].max() < len(dimensions)):
         raise ValueError("a link belongs to no dimension")
@@ -231,9 +231,9 @@ def _forwarding(entry: object) -> ForwardingDevice:
 
 def dimension(block: object, size: object, bandwidth_gibps: object, latency_ns: object) -> Dimension:
     """A dimension of a header, else ValueError."""
-    about = {"block": block, "size": size}
+    block_document = {"block": block, "size": size}
     speed, latency = number(bandwidth_gibps, MAX_BANDWIDTH_GIBPS), number(latency_ns, MAX_LATENCY_NS)
-    read = Dimension(text(about, "block"), whole(about, "size", MAX_NPUS), speed, latency)
+    read = Dimension(text(block_document, "block"), whole(block_document, "size", MAX_NPUS), speed, latency)
     known = BUILDING_BLOCKS.get(read.block)
     if known is None or read.size < 2 or known.expected_size(read.size) is not None:
         raise ValueError(f"a dimension is {describe(read.block)} of {read.size}")
@@ -277,8 +277,8 @@ def _unequal(header: dict[str, Any], columns: dict[str, NDArray[Any]]) -> Collec
         raise ValueError("a chunk has no size, or no member that it comes from or goes to")
     matrix = check_parts(parts.reshape(len(npus), len(npus)))
     largest, chunks = whole(header, "size_bytes", MAX_SIZE_BYTES), whole(header, "chunks_per_npu", MAX_CHUNKS)
-    made = of_chunks(matrix, largest, chunks, size, owner, target)
-    return replace(made, num_npus=num_npus, members=None if members is None else npus.astype(np.int32))
+    collective = of_chunks(matrix, largest, chunks, size, owner, target)
+    return replace(collective, num_npus=num_npus, members=None if members is None else npus.astype(np.int32))
 
 
 def _owners(collective: Collective) -> int | None:

@@ -269,8 +269,8 @@ class SymmetricSchedule:
     def link_class(self) -> Ints:
         """int64[num_rows], the class of links that each row goes over, -1 where there is none."""
         offset = self.task.group.offset(self.src.astype(np.int64), self.dst.astype(np.int64))
-        found: Ints = self.task.table.class_of_offset[offset]
-        return found
+        class_of_row: Ints = self.task.table.class_of_offset[offset]
+        return class_of_row
 
     def expand(self, topology: Topology | None = None) -> Schedule:
         """The ordinary schedule, with every send of every chunk.
@@ -345,7 +345,7 @@ def save_symmetric_schedule(schedule: SymmetricSchedule, path: str | Path) -> No
     header = {
         "format": FORMAT,
         "network": task.name,
-        "dimensions": [list(astuple(each)) for each in task.dimensions],
+        "dimensions": [list(astuple(dimension)) for dimension in task.dimensions],
         "collective": task.collective,
         "size_bytes": task.size_bytes,
         "chunks_per_npu": task.chunks_per_npu,

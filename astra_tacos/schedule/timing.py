@@ -79,8 +79,8 @@ class Timing:
         as_npu: Ints = self.reduction_ns[size_class]
         if not len(self.device_reduction_ns):
             return as_npu
-        own = self.device_reduction_ns[npu]
-        return np.where(own >= 0, own, as_npu).astype(np.int64)
+        own_ns = self.device_reduction_ns[npu]
+        return np.where(own_ns >= 0, own_ns, as_npu).astype(np.int64)
 
     def __repr__(self) -> str:
         return f"<Timing: {self.link_model}, {self.link_hold_ns.shape[0]:,} links>"
@@ -213,7 +213,7 @@ def timing_of_sizes(
         raise ConfigError(f"reduce bandwidth: at {reduce_bandwidth_gbps} GB/s a chunk takes longer than 2**52 ns, expected less")
     is_blocking = link_model == "blocking"
     hold, delay = (
-        _truncate(each, topology) for each in _link_times(topology, size_bytes, not is_blocking and not may_be_instant)
+        _truncate(times, topology) for times in _link_times(topology, size_bytes, not is_blocking and not may_be_instant)
     )
     timing = Timing(
         link_model,

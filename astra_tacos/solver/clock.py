@@ -67,7 +67,7 @@ class Printed:
 
 def beside_native(prints: Iterable[Printed], native: Mapping[Binary, int | None]) -> tuple[Printed, ...]:
     """The prints of a directory, each with what the same program prints for the best native algorithms, where that is known."""
-    return tuple(replace(each, best_native_ns=native.get(each.binary)) for each in prints)
+    return tuple(replace(printed, best_native_ns=native.get(printed.binary)) for printed in prints)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend) -> Sched
     ConfigError, ReplayError
         If the traces do not run on the clock.
     """
-    own = None if schedule.topology.forwarding else _network_file(schedule, clock)
+    written_network = None if schedule.topology.forwarding else _network_file(schedule, clock)
     trace: Trace | None = None
     if schedule.num_sends <= MOST_SENDS and not schedule.topology.forwarding:
         trace = schedule_trace(schedule, schedule.collective.name)
-    prints = () if trace is None or own is None else _prints(trace, own)
+    prints = () if trace is None or written_network is None else _prints(trace, written_network)
     if not clock.is_analytical:
         level = packet_level(schedule, network)
         return ScheduleTime(clock, float(level.time_ns), prints, level, (f"packet level: {level.describe()}",))
@@ -104,7 +104,7 @@ def time_on(schedule: Schedule, network: NetworkConfig, clock: Backend) -> Sched
         if schedule.timing.is_blocking:
             raise ConfigError(f"{network.source}: links are held until chunks arrive, expected --link-model pipelined here")
         return ScheduleTime(clock, exact_ns)
-    on = network if clock.models_congestion else own
+    on = network if clock.models_congestion else written_network
     if on is None:
         raise ConfigError(f"{network.source}: ASTRA-sim has no network that stands for it, expected --backend congestion-aware")
     if _keeps_prediction(schedule, clock):
@@ -171,9 +171,9 @@ def bounds_on(topology: Topology, collective: Collective, clock: Backend) -> tup
     """
     if not clock.models_congestion:
         return ()
-    whole = collective if collective.part_bytes is not None else cut_into(collective, 1)
+    uncut = collective if collective.part_bytes is not None else cut_into(collective, 1)
     return all_bounds(
-        Problem(topology, whole, timing_of_sizes(topology, whole.class_size_bytes, "pipelined", may_be_instant=True))
+        Problem(topology, uncut, timing_of_sizes(topology, uncut.class_size_bytes, "pipelined", may_be_instant=True))
     )
 
 
@@ -211,11 +211,11 @@ def symmetric_tasks(
     check_block_sizes(network.source, network.dimensions)
     chunks = options.first_chunks
     rate = options.reduce_bandwidth_gbps
-    asked = SymmetricTask(network.name, network.dimensions, collective, size_bytes, chunks, "blocking", rate)
+    task = SymmetricTask(network.name, network.dimensions, collective, size_bytes, chunks, "blocking", rate)
     _, models, reason = timed_for(options, star(network.name, network.dimensions), clock)
     if clock.is_analytical and not clock.models_congestion:
         models = tuple(model for model in models if model == clock.link_model) or models  # others only a replay could time
-    return [replace(asked, link_model=model) for model in models], reason
+    return [replace(task, link_model=model) for model in models], reason
 
 
 def symmetric_time_ns(schedule: SymmetricSchedule, clock: Backend) -> float | None:

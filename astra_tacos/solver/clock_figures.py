@@ -28,5 +28,5 @@ def figures_on(
         "backend": clock.name,
         **figures,
         "bus_bandwidth_gbps": figures["algorithm_bandwidth_gbps"] * collective.bus_factor,
-        "bounds_ns": {each.name: each.time_ns for each in bounds},
+        "bounds_ns": {bound.name: bound.time_ns for bound in bounds},
     }

@@ -83,9 +83,9 @@ class Comparison:
         for size in self.sizes:
             least: float | None = None
             makers: list[tuple[str, Candidate | None]] = [(name, None) for name in self.synthesizers]
-            for maker in (*makers, *((each.name, each) for each in self.candidates)):
+            for maker in (*makers, *((candidate.name, candidate) for candidate in self.candidates)):
                 row = self._row(size, *maker, least)
-                least = min((each for each in (row.time_ns, least) if each is not None), default=None)
+                least = min((value for value in (row.time_ns, least) if value is not None), default=None)
                 yield row
             if self.with_native:
                 yield self._native_row(size)
@@ -95,12 +95,12 @@ class Comparison:
         remarks = [f"ASTRA-sim aborts here with its own algorithms: {reason}" for reason in self.astra_sim_aborts]
         remarks += [f"run as {format_size(run_bytes)}: {few_bytes_text(size)}" for size, run_bytes in self.run_as_bytes.items()]
         few = self.synthesizers if len(self.synthesizers) <= MOST_COLUMNS else ()  # who names few looks for them
-        named = (*(each.name for each in self.candidates), *few)
+        named = (*(candidate.name for candidate in self.candidates), *few)
         return Compared(rows, self.clock.name, named, tuple(remarks))
 
     def _blank(self, size: int, name: str) -> CompareRow:
-        about = self.topology.name, self.topology.describe_shape(), self.topology.num_endpoints
-        return CompareRow(*about, self.collective, self.root, size, name)
+        task_columns = self.topology.name, self.topology.describe_shape(), self.topology.num_endpoints
+        return CompareRow(*task_columns, self.collective, self.root, size, name)
 
     def size_as_run(self, size: int) -> int:
         """The bytes that a size is run as: other ones where it has fewer than NPUs and searches choose the number of chunks."""
@@ -118,7 +118,7 @@ class Comparison:
 
     def _of_size(self, size: int) -> Collective:
         if size not in self._collectives:
-            what = (
+            arguments = (
                 self.collective,
                 self.topology.num_npus,
                 self.size_as_run(size),
@@ -126,13 +126,13 @@ class Comparison:
                 self.root,
                 self.topology.endpoints,
             )
-            self._collectives[size] = make_collective(*what)
+            self._collectives[size] = make_collective(*arguments)
         return self._collectives[size]
 
     def _timed(self, size: int, time_ns: float) -> dict[str, Any]:
         """Columns that follow from a time."""
-        what = self._of_size(size)
-        figures = figures_on(self.clock, bounds_on(self.topology, what, self.clock), self.topology, what, time_ns)
+        collective = self._of_size(size)
+        figures = figures_on(self.clock, bounds_on(self.topology, collective, self.clock), self.topology, collective, time_ns)
         return figures | {"exact_ns": figures["time_ns"]}
 
     def _row(self, size: int, name: str, program: Candidate | None, least: float | None) -> CompareRow:
@@ -140,16 +140,16 @@ class Comparison:
         begin, is_thorough = time.perf_counter(), self.options.effort == THOROUGH
         parts = 1 if is_thorough or self.options.budget is not None else 3
         try:
-            what = self._of_size(size)
-            own = name if program is None else AUTO
-            asked, models, _ = timed_for(
-                replace(self.options.part_of_budget(parts, self.topology), synthesizer=own), self.topology, self.clock
+            collective = self._of_size(size)
+            synthesizer = name if program is None else AUTO
+            options, models, _ = timed_for(
+                replace(self.options.part_of_budget(parts, self.topology), synthesizer=synthesizer), self.topology, self.clock
             )
             if program is None:
-                found = search(self.topology, what, asked, rival_ns=math.inf if least is None or is_thorough else least)
-                schedule, searched, remark = found.schedule, found.describe(), ""
+                result = search(self.topology, collective, options, rival_ns=math.inf if least is None or is_thorough else least)
+                schedule, searched, remark = result.schedule, result.describe(), ""
             else:
-                schedule = program.schedule(self.topology, what, models, self.options.reduce_bandwidth_gbps).schedule
+                schedule = program.schedule(self.topology, collective, models, self.options.reduce_bandwidth_gbps).schedule
                 searched, remark = {}, program.note(schedule.collective)
             seconds = time.perf_counter() - begin
             if self.checks:
@@ -160,31 +160,31 @@ class Comparison:
         figures = certify(schedule, ()) | searched | self._timed(size, timed.time_ns)
         figures |= {"made_by": figures["synthesizer"], "notes": "; ".join(filter(None, (*timed.notes, remark)))}
         figures |= {"seconds": seconds, "verified": self.checks, "synthesizer": name, "size_bytes": size}
-        figures |= _printed([(each.binary, each.time_ns) for each in timed.prints])
+        figures |= _printed([(printed.binary, printed.time_ns) for printed in timed.prints])
         figures |= {"packets_ns": None if timed.level is None else timed.level.time_ns}
         return CompareRow(**{key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures})
 
     def _native_row(self, size: int) -> CompareRow:
         """The fastest of ASTRA-sim's own algorithms on the clock."""
         try:
-            what = self._of_size(size)
+            collective = self._of_size(size)
         except ConfigError as error:
             return replace(self._blank(size, NATIVE), refusal=str(error))
         rate, begin = self.options.reduce_bandwidth_gbps, time.perf_counter()
-        native = best_native_time(self.network, what, self.clock, rate)
+        native = best_native_time(self.network, collective, self.clock, rate)
         seconds = time.perf_counter() - begin
         if native.best is None or native.time_ns is None:
             return replace(self._blank(size, NATIVE), refusal=native.refusal)
         figures = self._timed(size, native.best.time_ns) | _printed(native.prints)
-        about: dict[str, Any] = {
-            "root": what.root,
+        extra_columns: dict[str, Any] = {
+            "root": collective.root,
             "made_by": native.best.name,
             "reduce_bandwidth_gbps": rate,
             "seconds": seconds,
         }
-        about |= {"notes": f"{native.best.name}, of {native.tried} configurations"}
+        extra_columns |= {"notes": f"{native.best.name}, of {native.tried} configurations"}
         columns = {key: figures[key] for key in CompareRow.__dataclass_fields__ if key in figures}
-        return replace(self._blank(size, NATIVE), **columns, **about)
+        return replace(self._blank(size, NATIVE), **columns, **extra_columns)
 
 
 def _printed(prints: Iterable[tuple[Binary, int | None]]) -> dict[str, Any]:
@@ -260,8 +260,8 @@ def compare(
     topology = build_topology(request.network, may_forward=True)
     check_clock(topology, request.network, request.clock)
     make_collective(collective, topology.num_npus, max(in_bytes), 1, root, topology.endpoints)  # a wrong root is so for all sizes
-    asked = topology, collective, root, request.options, in_bytes, names, request.network
-    comparison = Comparison(*asked, clock=request.clock, checks=request.checks)
+    question = topology, collective, root, request.options, in_bytes, names, request.network
+    comparison = Comparison(*question, clock=request.clock, checks=request.checks)
     return comparison.compared(mark_best(list(comparison.rows())))
 
 

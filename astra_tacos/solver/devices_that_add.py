@@ -77,19 +77,19 @@ def server_rows(
         Also a row of one server with so many times a worker's bandwidth; None for none.
     """
     for count in servers:
-        topology, what = _task(workers, count, size_bytes, port, chunks)
+        topology, collective = _task(workers, count, size_bytes, port, chunks)
         if not count:
-            yield _row(NONE, topology, what, colocated(workers), 0.0, server_stars(topology, what, range(workers)))
+            yield _row(NONE, topology, collective, colocated(workers), 0.0, server_stars(topology, collective, range(workers)))
             continue
-        stars = server_stars(topology, what, range(workers, workers + count))
-        yield _row(ONLY_SERVERS, topology, what, dedicated(workers, count), 1.0, stars)
-        shares = best_shares(topology, what, with_devices=False)
+        stars = server_stars(topology, collective, range(workers, workers + count))
+        yield _row(ONLY_SERVERS, topology, collective, dedicated(workers, count), 1.0, stars)
+        shares = best_shares(topology, collective, with_devices=False)
         solution = shares.scaled(size_bytes / shares.total)
-        yield _row(MIXED, topology, what, mixed(workers, count), server_share(workers, count), solution)
+        yield _row(MIXED, topology, collective, mixed(workers, count), server_share(workers, count), solution)
     if box is not None:
-        topology, what = _task(workers, 1, size_bytes, port, chunks, box)
-        stars = server_stars(topology, what, [workers])
-        yield _row(BOX, topology, what, dedicated(workers, 1, box), 1.0, stars)
+        topology, collective = _task(workers, 1, size_bytes, port, chunks, box)
+        stars = server_stars(topology, collective, [workers])
+        yield _row(BOX, topology, collective, dedicated(workers, 1, box), 1.0, stars)
 
 
 def first_that_wins(rows: Sequence[ServerRow]) -> int | None:
@@ -109,15 +109,15 @@ def _task(
     return topology, make_collective("all-reduce", count, size_bytes, chunks, members=range(workers))
 
 
-def _row(kind: str, topology: Topology, what: Collective, formula: float, share: float, solution: Solution) -> ServerRow:
-    timing = compute_timing(topology, what, "pipelined")
+def _row(kind: str, topology: Topology, collective: Collective, formula: float, share: float, solution: Solution) -> ServerRow:
+    timing = compute_timing(topology, collective, "pipelined")
     schedule: Schedule
     if kind == MIXED:
-        schedule = parameter_server(Problem(topology, what, timing), 0)
+        schedule = parameter_server(Problem(topology, collective, timing), 0)
     else:
-        schedule = schedule_columns(Problem(topology, what, timing), solution, Demands(topology, what, 0), kind, 0)
+        schedule = schedule_columns(Problem(topology, collective, timing), solution, Demands(topology, collective, 0), kind, 0)
     check_schedule(schedule)
-    workers = what.num_members
+    workers = collective.num_members
     return ServerRow(
         kind,
         workers,
@@ -125,9 +125,9 @@ def _row(kind: str, topology: Topology, what: Collective, formula: float, share:
         formula,
         share,
         solution.time_ns,
-        largest(bounds_on(topology, what, CONGESTION_AWARE)).time_ns,
+        largest(bounds_on(topology, collective, CONGESTION_AWARE)).time_ns,
         round(exact_time_ns(schedule), 3),
-        what.size_bytes / float(bytes_per_ns(topology.link_bandwidth_gibps)[0]),
+        collective.size_bytes / float(bytes_per_ns(topology.link_bandwidth_gibps)[0]),
     )
 
 
@@ -210,10 +210,10 @@ def offload_rows(
 def _best(topology: Topology, name: str, size: int, options: SearchOptions) -> tuple[float, int]:
     """The time of the best schedule, untruncated, and the bound of any algorithm, where messages queue."""
     chunks = options.first_chunks
-    what = make_collective(name, topology.num_npus, size, chunks, members=topology.endpoints)
-    schedule = search(topology, what, timed_for(options, topology, CONGESTION_AWARE)[0]).schedule
+    collective = make_collective(name, topology.num_npus, size, chunks, members=topology.endpoints)
+    schedule = search(topology, collective, timed_for(options, topology, CONGESTION_AWARE)[0]).schedule
     check_schedule(schedule)
-    return round(exact_time_ns(schedule), 3), largest(bounds_on(topology, what, CONGESTION_AWARE)).time_ns
+    return round(exact_time_ns(schedule), 3), largest(bounds_on(topology, collective, CONGESTION_AWARE)).time_ns
 
 
 def offload_answer(rows: Sequence[OffloadRow], title: str) -> Answer:

@@ -23,7 +23,7 @@ Progress = Callable[[str], AbstractContextManager[OnProgress]]
 
 
 @contextmanager
-def silent(what: str) -> Iterator[OnProgress]:
+def silent(purpose: str) -> Iterator[OnProgress]:
     """Show nothing."""
     yield lambda done, total: None
 

@@ -126,18 +126,18 @@ def _row(
     }
 
 
-def frontier_answer(found: dict[str, Any]) -> Answer:
+def frontier_answer(document: dict[str, Any]) -> Answer:
     """The frontier that `find_frontier` found: how many algorithms there are, and the figures of each."""
-    least = found["least_rounds_per_chunk"]
-    rows = [Row("algorithms", len(found["points"]), note="none beats another in both steps and rounds")]
+    least = document["least_rounds_per_chunk"]
+    rows = [Row("algorithms", len(document["points"]), note="none beats another in both steps and rounds")]
     if least is not None:
         rows.append(Row("rounds per chunk", f"{least:.4g}", note="at least, in any number of steps"))
-    rows += [Row("files", found["output"])] if found["output"] is not None else []
+    rows += [Row("files", document["output"])] if document["output"] is not None else []
     rows.append(detail("model", "rounds are synchronous; schedules start sends before their round where they can"))
-    composed = found["collective"] == "all-reduce"
+    composed = document["collective"] == "all-reduce"
     table = []
-    for row in found["points"]:
-        proven = ("of compositions" if composed else "yes") if row["proven"] else f"up to {found['most_chunks']} chunks"
+    for row in document["points"]:
+        proven = ("of compositions" if composed else "yes") if row["proven"] else f"up to {document['most_chunks']} chunks"
         proven = "no" if row["undecided"] else proven
         table.append(
             (
@@ -152,6 +152,6 @@ def frontier_answer(found: dict[str, Any]) -> Answer:
                 f"{row['time_ns']:,.0f}",
             )
         )
-    title = f"frontier (times of {format_size(found['size_bytes'])})"
-    of = f"{found['collective']} on {found['network']}, {found['num_npus']} NPUs"
-    return Answer(of, [*rows, *notes_of(found["notes"])], [Table(title, _COLUMNS, table)])
+    title = f"frontier (times of {format_size(document['size_bytes'])})"
+    of = f"{document['collective']} on {document['network']}, {document['num_npus']} NPUs"
+    return Answer(of, [*rows, *notes_of(document["notes"])], [Table(title, _COLUMNS, table)])

@@ -48,11 +48,11 @@ class NativeTime:
     @property
     def name(self) -> str:
         """Its configuration in words: `native (ring, direct; 4 splits)`."""
-        own = self.configuration
-        notes = [own.optimization] if own.optimization != BASELINE else []
-        notes += [f"{own.splits} splits"] if own.splits > 1 else []
-        notes += [f"{own.active_chunks} active"] if own.active_chunks < own.splits else []
-        notes += [own.policy] if own.policy != "FIFO" else []
+        configuration = self.configuration
+        notes = [configuration.optimization] if configuration.optimization != BASELINE else []
+        notes += [f"{configuration.splits} splits"] if configuration.splits > 1 else []
+        notes += [f"{configuration.active_chunks} active"] if configuration.active_chunks < configuration.splits else []
+        notes += [configuration.policy] if configuration.policy != "FIFO" else []
         return f"native ({', '.join(self.algorithms)}{'; ' if notes else ''}{', '.join(notes)})"
 
     def to_json(self) -> dict[str, Any]:
@@ -150,7 +150,9 @@ def _least_untruncated(search: NativeSearch, collectives: NativeCollectives, clo
     """The configuration of the least untruncated time that moves all of the data, and why there is none, or no better one."""
     (pattern,), best, refusal = collectives.patterns, None, search.refusal
     ended = [NativeTime(pattern, configuration, end.end_ns) for configuration, end in search.ends.items()]
-    for native in sorted(ended, key=lambda each: (each.time_ns, each.configuration.splits, each.name)):
+    for native in sorted(
+        ended, key=lambda native_time: (native_time.time_ns, native_time.configuration.splits, native_time.name)
+    ):
         if best is not None and native.time_ns > best.time_ns:
             break  # truncation only makes times shorter
         if not search.is_complete(native.configuration):

@@ -27,7 +27,7 @@ _MOST_KEPT = 1 << 16
 """Nodes of a run up to which all replays are kept: there may be a hundred."""
 MOST_SPLITS = SPLITS[-1]
 POLICIES = tuple(policy for policy in SCHEDULING_POLICIES if policy != "EXPLICIT")
-SETTINGS = frozenset(each.name for each in fields(NativeConfiguration))
+SETTINGS = frozenset(field.name for field in fields(NativeConfiguration))
 _MOST_MIXES = 16
 """Combinations of algorithms that are all tried unsplit."""
 NativeReplays = dict[NativeConfiguration, Attempt]
@@ -71,8 +71,8 @@ class NativeCollectives:
     @property
     def own(self) -> NativeConfiguration | None:
         """The run's own configuration; None if it has none."""
-        own = configuration_of(self.run)
-        return None if own is None else self.fitted(own)
+        own_configuration = configuration_of(self.run)
+        return None if own_configuration is None else self.fitted(own_configuration)
 
     @property
     def policy(self) -> str:
@@ -206,14 +206,16 @@ class NativeSearch:
 
         Of equally fast ones, those of the fewest messages come first; of these, the run's own.
         """
-        ends, found = self.ends, list[NativeConfiguration]()
-        for configuration in sorted(ends, key=lambda each: (ends[each].end_ns, each.splits, each != self._own)):
+        ends, configurations = self.ends, list[NativeConfiguration]()
+        for configuration in sorted(
+            ends, key=lambda configuration: (ends[configuration].end_ns, configuration.splits, configuration != self._own)
+        ):
             few = most_messages is None or ends[configuration].num_messages <= most_messages
             if few and self.is_complete(configuration):
-                found.append(configuration)
-            if len(found) == count:
+                configurations.append(configuration)
+            if len(configurations) == count:
                 break
-        return found
+        return configurations
 
     def is_complete(self, configuration: NativeConfiguration) -> bool:
         """Whether its collectives move what their patterns need, whatever its splits and policy are."""
@@ -227,18 +229,23 @@ class NativeSearch:
             return
         several = self._collectives.num_dims > 1 and "all-reduce" in self._collectives.over_all
         optimizations = (BASELINE, LOCAL_BW_AWARE) if several and "optimization" in self._reach.varied else (BASELINE,)
-        own = [] if self._own is None else [self._own]
+        as_it_is = [] if self._own is None else [self._own]
         if self._reach.splits_last:
-            self._try(own)
+            self._try(as_it_is)
             for optimization in optimizations:
                 self._try_unsplit(optimization)
         else:
-            self._try([*own, *(each for optimization in optimizations for each in self._alike(optimization))])
+            self._try(
+                [
+                    *as_it_is,
+                    *(configuration for optimization in optimizations for configuration in self._alike(optimization)),
+                ]
+            )
             if {"splits", "policy"} <= self._reach.varied:
-                policies = sorted(POLICIES, key=lambda each: each != self._collectives.policy)
+                policies = sorted(POLICIES, key=lambda policy: policy != self._collectives.policy)
                 best = self.best(2 * self._reach.split)
-                many = [replace(each, splits=MOST_SPLITS, active_chunks=MOST_SPLITS) for each in best]
-                self._try([replace(each, policy=policy) for each in many for policy in policies])
+                many = [replace(configuration, splits=MOST_SPLITS, active_chunks=MOST_SPLITS) for configuration in best]
+                self._try([replace(configuration, policy=policy) for configuration in many for policy in policies])
         places = self._places
         mixes = [] if self._reach.splits_last or len(places) < 2 else [partial(self._algorithms, place) for place in places]
         for _ in range(self._reach.rounds):
@@ -263,7 +270,7 @@ class NativeSearch:
         """All algorithms of a pattern in a dimension, or in all dimensions if the place has none."""
         pattern, dimension = place
         for name in self._reach.algorithms:
-            names = [name if dimension in (None, each) else kept for each, kept in enumerate(best.algorithms[pattern])]
+            names = [name if dimension in (None, place) else kept for place, kept in enumerate(best.algorithms[pattern])]
             yield replace(best, algorithms=(*best.algorithms[:pattern], tuple(names), *best.algorithms[pattern + 1 :]))
 
     def _try_unsplit(self, optimization: str) -> None:
@@ -272,7 +279,7 @@ class NativeSearch:
         if len(self._reach.algorithms) ** len(places) <= _MOST_MIXES:
             mixes = [alike[0]]
             for place in places:
-                mixes = [mix for each in mixes for mix in self._algorithms(place, each)]
+                mixes = [longer for mix in mixes for longer in self._algorithms(place, mix)]
             self._try(mixes)
             return
         self._try(alike)
@@ -285,8 +292,8 @@ class NativeSearch:
     def _fastest(self, configurations: list[NativeConfiguration]) -> NativeConfiguration:
         """The one that ends first, the first one if none ends."""
         ends = self.ends
-        ended = [each for each in configurations if each in ends]
-        return min(ended, key=lambda each: ends[each].end_ns, default=configurations[0])
+        ended = [configuration for configuration in configurations if configuration in ends]
+        return min(ended, key=lambda configuration: ends[configuration].end_ns, default=configurations[0])
 
     def _vary(self, setting: str, count: int, make: Variants) -> None:
         """Try configurations made from each of so many that are the best so far, if the setting is varied."""
@@ -302,7 +309,7 @@ class NativeSearch:
 
     def _try(self, configurations: Iterable[NativeConfiguration]) -> None:
         """Replay those that the limits admit, some at a time."""
-        admitted = [each for each in configurations if self._admits(each)]
+        admitted = [configuration for configuration in configurations if self._admits(configuration)]
         with ThreadPoolExecutor(self._reach.threads or os.cpu_count() or 1) as pool:
             for configuration, (end, attempt) in zip(admitted, pool.map(self._end_of, admitted), strict=True):
                 self._ends[configuration] = end
@@ -346,8 +353,8 @@ class NativeSearch:
 
 def splits(best: NativeConfiguration) -> Iterator[NativeConfiguration]:
     """The same with several splits, all of them active."""
-    for each in SPLITS:
-        yield replace(best, splits=each, active_chunks=each)
+    for count in SPLITS:
+        yield replace(best, splits=count, active_chunks=count)
 
 
 def _active_chunks(best: NativeConfiguration) -> Iterator[NativeConfiguration]:

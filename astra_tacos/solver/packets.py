@@ -48,8 +48,8 @@ class PacketLevel:
     def describe(self) -> str:
         """The figures in words."""
         stands = f", each for {self.coarse} of ns-3" if self.coarse > 1 else ""
-        about = "about " if self.coarse > 1 else ""
-        replayed = f"{about}{format_time(self.time_ns)} (replay of {self.num_packets:,} packets{stands})"
+        precision = "about " if self.coarse > 1 else ""
+        replayed = f"{precision}{format_time(self.time_ns)} (replay of {self.num_packets:,} packets{stands})"
         return f"{replayed}, {self.ratio:.2f} of {format_time(self.predicted_ns)}, which it takes if no messages share a link"
 
 

@@ -31,8 +31,8 @@ def verify_planned(directory: Path, before: Path | None) -> Verdict:
     from astra_tacos.support.temporaries import scratch_directory
     from astra_tacos.verifier.run_oracle import verify_run
 
-    told = _told(directory)
-    if told.parts is None and before is None:
+    changes = _told(directory)
+    if changes.parts is None and before is None:
         raise ConfigError(
             f"{directory}: its collectives keep their algorithms, so there is nothing to prove of them alone: expected --before "
             "with the run before"
@@ -41,15 +41,15 @@ def verify_planned(directory: Path, before: Path | None) -> Verdict:
     if len(prefixes) != 1:
         raise ConfigError(f"{directory / 'workload'}: found {len(prefixes)} workloads, expected one")
     after = RunInputs.in_folder(directory, prefixes[0])
-    npu_of_rank = None if told.npu_of_rank is None else np.array(told.npu_of_rank, np.int64)
+    npu_of_rank = None if changes.npu_of_rank is None else np.array(changes.npu_of_rank, np.int64)
     with scratch_directory() as scratch:
-        original = None if before is None else _read_before(before, after, told.npu_of_rank, scratch)
-        verdict = verify_run(read_run(after), told.parts or {}, original, npu_of_rank=npu_of_rank)
-    what = f"a planned run of {verdict.num_collectives:,} collective nodes"
-    what += f" ({verdict.num_native:,} native)" if verdict.num_native else ""
-    what += f", {verdict.num_traces:,} traces, {verdict.num_messages:,} messages"
+        original = None if before is None else _read_before(before, after, changes.npu_of_rank, scratch)
+        verdict = verify_run(read_run(after), changes.parts or {}, original, npu_of_rank=npu_of_rank)
+    summary = f"a planned run of {verdict.num_collectives:,} collective nodes"
+    summary += f" ({verdict.num_native:,} native)" if verdict.num_native else ""
+    summary += f", {verdict.num_traces:,} traces, {verdict.num_messages:,} messages"
     unchecked = "; ".join(verdict.unchecked) or None
-    return Verdict(str(directory), what, verdict.violations, unchecked, rewriting=verdict.rewriting)
+    return Verdict(str(directory), summary, verdict.violations, unchecked, rewriting=verdict.rewriting)
 
 
 class _Placement(TypedDict):
@@ -92,9 +92,9 @@ def _told(directory: Path) -> _Told:
         placed = directory / _PLACEMENT
         return _Told(None, _npus(placed, read_own(placed, _Placement, "plan --only-place")))
     plan = directory / "plan.json"
-    found = read_own(plan, _Changes, "plan --output")
-    placement = found.get("placement")
-    only_scheduled = "schedule" in found and "traces" not in found
+    document = read_own(plan, _Changes, "plan --output")
+    placement = document.get("placement")
+    only_scheduled = "schedule" in document and "traces" not in document
     return _Told(None if only_scheduled else read_trace_parts(plan), None if placement is None else _npus(plan, placement))
 
 
@@ -116,9 +116,9 @@ def _read_before(before: Path, after: RunInputs, npu_of_rank: list[int] | None, 
 
     own_groups = None
     if before.is_dir():
-        found = find_files(before, None)
-        assert found.workload is not None  # find_files
-        before, own_groups = found.workload, found.groups
+        files = find_files(before, None)
+        assert files.workload is not None  # find_files
+        before, own_groups = files.workload, files.groups
     prefix = before if npu_of_rank is None else _renumbered(before, npu_of_rank, scratch)
     run = read_run(replace(after, workload=prefix))
     if own_groups is None:

@@ -39,8 +39,8 @@ class SketchCost:
     @classmethod
     def of(cls, sketch: Sketch, searched: Topology, schedule: Schedule) -> SketchCost:
         """The cost of a sketch that leaves the topology `searched`, for a schedule that was found there."""
-        topology, own = schedule.topology, schedule.timing.of(searched, schedule.collective)
-        with_it, without = lower_bound(Problem(searched, schedule.collective, own)), lower_bound(schedule.problem)
+        topology, own_timing = schedule.topology, schedule.timing.of(searched, schedule.collective)
+        with_it, without = lower_bound(Problem(searched, schedule.collective, own_timing)), lower_bound(schedule.problem)
         larger = max(with_it, without, key=lambda bound: bound.time_ns)  # what bounds any algorithm bounds those under the sketch
         efficiency = efficiency_of(schedule.collective_time_ns, larger.time_ns)
         left_out = topology.num_links - searched.num_links

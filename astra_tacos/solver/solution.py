@@ -121,10 +121,10 @@ class Request:
         ConfigError
             If the file cannot be read, or a field is unknown or not what it should be.
         """
-        searched = {each.name for each in fields(SearchOptions)} & more.keys()
-        own = {each.name for each in fields(cls) if each.init} - {"network", "collective", "size_bytes"}
-        if unknown := sorted(more.keys() - searched - own):
-            known = ", ".join(sorted({each.name for each in fields(SearchOptions)} | own))
+        searched = {field.name for field in fields(SearchOptions)} & more.keys()
+        own_fields = {field.name for field in fields(cls) if field.init} - {"network", "collective", "size_bytes"}
+        if unknown := sorted(more.keys() - searched - own_fields):
+            known = ", ".join(sorted({field.name for field in fields(SearchOptions)} | own_fields))
             raise ConfigError(f"{unknown[0]}: no such field of a request, expected one of {known}")
         if searched:
             if "options" in more:
@@ -178,8 +178,8 @@ class Request:
             return topology.endpoints
         members = [npu for npu in range(topology.num_endpoints) if npu not in self.helpers]
         if max(self.helpers) >= topology.num_endpoints or len(members) < 2:
-            found = f"{len(self.helpers)} of {topology.num_endpoints} NPUs" if len(members) < 2 else f"NPU {max(self.helpers)}"
-            raise ConfigError(f"helpers: found {found}, expected NPUs of the network, and two or more others")
+            helpers = f"{len(self.helpers)} of {topology.num_endpoints} NPUs" if len(members) < 2 else f"NPU {max(self.helpers)}"
+            raise ConfigError(f"helpers: found {helpers}, expected NPUs of the network, and two or more others")
         return members
 
 
@@ -227,8 +227,8 @@ class _Certified(Result):
 
     def __repr__(self) -> str:
         figures = self.to_json()
-        what = f"{figures['collective']} of {format_size(figures['size_bytes'])} on {figures['network']}"
-        return f"<{type(self).__name__}: {what}, {figures['time_ns']:,} ns by {figures['synthesizer']}>"[:_LONGEST_REPR]
+        solved = f"{figures['collective']} of {format_size(figures['size_bytes'])} on {figures['network']}"
+        return f"<{type(self).__name__}: {solved}, {figures['time_ns']:,} ns by {figures['synthesizer']}>"[:_LONGEST_REPR]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -324,7 +324,7 @@ class Solution(_Certified):
             **figures_on(clock, self.bounds, *task, self.timed.time_ns),
             **self.native.to_json(),
             "speed_up_over_native": self.speed_up_over_native,
-            "prints": [each.to_json() for each in self.prints],
+            "prints": [printed.to_json() for printed in self.prints],
             "link_model_reason": self.link_model_reason,
             "link_order": order_of_traces(self.schedule)[0],
             "verified": self.request.checks,
@@ -386,8 +386,8 @@ DEPRECATED = {
 
 def _of_last_release(prints: tuple[Printed, ...], timed: ScheduleTime) -> dict[str, Any]:
     """The keys of `DEPRECATED` that are times of several network models."""
-    of_stock = [each.time_ns for each in prints if each.binary.branch is None]
-    queued = [each.time_ns for each in prints if each.binary.backend.models_congestion]
+    of_stock = [printed.time_ns for printed in prints if printed.binary.branch is None]
+    queued = [printed.time_ns for printed in prints if printed.binary.backend.models_congestion]
     return {
         "stock_ns": next(iter(of_stock), None),
         "congested_ns": next(iter(queued), None),

@@ -127,16 +127,16 @@ def _solve(request: Request, progress: Progress) -> Solution | CompactSolution:
     searched, links = (topology, None) if request.sketch is None else under_sketch(topology, request.sketch)
     search_kernels = searching(searched, collective)
     compile_ahead(*finding_optimum(searched, collective, options), later=later_kernels, progress=progress)
-    found = known_optimum(searched, collective, options)
-    if found is None:
+    result = known_optimum(searched, collective, options)
+    if result is None:
         compile_ahead(*search_kernels, later=later_kernels, progress=progress)
     with ThreadPoolExecutor(1) as aside:  # native algorithms are replayed while the search runs
         native = aside.submit(best_native_time, network, collective, clock, options.reduce_bandwidth_gbps)
-        if found is None:
+        if result is None:
             with progress("synthesizing") as on_progress:
                 work_after = JUDGING + (CHECKS if checks else 0.0)
-                found = search(searched, collective, options, on_progress, work_after=work_after)
-        schedule = found.schedule if links is None else moved_to(found.schedule, topology, links)
+                result = search(searched, collective, options, on_progress, work_after=work_after)
+        schedule = result.schedule if links is None else moved_to(result.schedule, topology, links)
         schedule = replace(schedule, link_order=request.link_order, in_flight=request.in_flight)
         if checks:
             with progress("verifying"):
@@ -146,16 +146,16 @@ def _solve(request: Request, progress: Progress) -> Solution | CompactSolution:
             best_native = native.result()
     padded, native_ns = _padded(schedule), best_native.time_ns
     is_slower = native_ns is not None and native_ns < timed.time_ns
-    slower = f"the best native algorithm is faster: {padded or _why_slower(found, options)}" if is_slower else ""
+    slower = f"the best native algorithm is faster: {padded or _why_slower(result, options)}" if is_slower else ""
     notes = tuple(text for text in (*timed.notes, padded, slower) if text)
     cost = None if request.sketch is None else SketchCost.of(request.sketch, searched, schedule)
-    return Solution(request, schedule, found, timed, bounds, best_native, reason, notes, cost)
+    return Solution(request, schedule, result, timed, bounds, best_native, reason, notes, cost)
 
 
 def _is_compact(request: Request) -> bool:
     """Whether the schedule has more sends than may be listed even in one chunk per NPU, and `symmetric` can make it."""
-    asked = request.network, request.collective, request.options
-    if not request.is_plain or not is_symmetric(*asked) or not has_many_sends(*asked):
+    question = request.network, request.collective, request.options
+    if not request.is_plain or not is_symmetric(*question) or not has_many_sends(*question):
         return False
     if is_packet_level(request.backend):
         raise ConfigError(
@@ -166,10 +166,10 @@ def _is_compact(request: Request) -> bool:
 
 def _solve_compact(request: Request, progress: Progress) -> CompactSolution:
     options = request.options
-    asked, reason = symmetric_tasks(request.network, request.collective, request.size_bytes, options, request.clock)
+    tasks, reason = symmetric_tasks(request.network, request.collective, request.size_bytes, options, request.clock)
     compile_ahead(*SYMMETRIC, progress=progress)
     with progress("synthesizing"):
-        schedule = fastest_symmetric(asked, None, options.chooses_chunks)
+        schedule = fastest_symmetric(tasks, None, options.chooses_chunks)
     if symmetric_time_ns(schedule, request.clock) is None:
         raise ConfigError(
             f"--backend {request.clock}: only a replay could time the schedule there, and it has too many sends, expected "
@@ -196,13 +196,13 @@ def _padded(schedule: Schedule) -> str:
     return f"shorter messages are sent as {size}, which take a link 1 ns: ASTRA-sim's queues stop at less at time 0"
 
 
-def _why_slower(found: SearchResult, options: SearchOptions) -> str:
+def _why_slower(result: SearchResult, options: SearchOptions) -> str:
     """Why a search found no schedule as fast as a native algorithm."""
-    if found.schedule.timing.is_blocking and options.link_model != FASTEST:
+    if result.schedule.timing.is_blocking and options.link_model != FASTEST:
         return "sends of the schedule hold their links until they arrive: --link-model fastest may find a faster one"
-    if found.was_cut_off:
+    if result.was_cut_off:
         return "the budget cut the search off: a larger --budget may find a faster schedule"
-    if found.is_near_bound:
+    if result.is_near_bound:
         return "the schedule is close to what any algorithm needs, and no other one was tried"
     return "no schedule that was tried is as fast"
 

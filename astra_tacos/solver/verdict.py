@@ -37,14 +37,14 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of `checked`; violations are listed apart."""
-        about = {"path": self.path, "what": self.what, "proven": self.proven, "unchecked": self.unchecked}
+        document = {"path": self.path, "what": self.what, "proven": self.proven, "unchecked": self.unchecked}
         rewritten = {} if self.rewriting is None else {"rewriting": self.rewriting.to_json()}
-        return about | {"violations": len(self.violations), **self.figures, **rewritten}
+        return document | {"violations": len(self.violations), **self.figures, **rewritten}
 
     def listed(self) -> list[dict[str, Any]]:
         """Each violation as an object."""
         fields = ("code", "message", "send", "npu", "chunk", "time_ns")
-        return [{"path": self.path} | {field: getattr(each, field) for field in fields} for each in self.violations]
+        return [{"path": self.path} | {field: getattr(violation, field) for field in fields} for violation in self.violations]
 
     @property
     def outcome(self) -> str:
@@ -94,10 +94,10 @@ def verify_program(
         verdict = verify_trace_of(read_trace(path), (unequal,), shortest_message(fastest), topology)
     else:
         verdict = verify_trace(read_trace(path), collective, topology, root)
-    what = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs"
+    summary = f"{verdict.collective or 'no known collective'} on {verdict.num_ranks} NPUs"
     if verdict.num_messages is not None:
-        what += f", {verdict.num_messages:,} messages"
-    return Verdict(str(path), what, verdict.violations, verdict.unchecked)
+        summary += f", {verdict.num_messages:,} messages"
+    return Verdict(str(path), summary, verdict.violations, verdict.unchecked)
 
 
 def verify_schedule_file(path: Path, collective: str | None) -> Verdict:
@@ -117,18 +117,18 @@ def verify_schedule_file(path: Path, collective: str | None) -> Verdict:
 def _verify_schedule(path: Path, schedule: Schedule, collective: str | None) -> Verdict:
     from astra_tacos.verifier.schedule_oracle import verify
 
-    own = schedule.collective
-    what = f"{own.name} on {own.num_members} NPUs, {schedule.num_sends:,} sends"
-    return _of_schedule(Verdict(str(path), what, verify(schedule)), schedule, own.name, collective)
+    own_collective = schedule.collective
+    summary = f"{own_collective.name} on {own_collective.num_members} NPUs, {schedule.num_sends:,} sends"
+    return _of_schedule(Verdict(str(path), summary, verify(schedule)), schedule, own_collective.name, collective)
 
 
-def _of_schedule(verdict: Verdict, schedule: Schedule | SymmetricSchedule, own: str, expected: str | None) -> Verdict:
+def _of_schedule(verdict: Verdict, schedule: Schedule | SymmetricSchedule, name: str, expected: str | None) -> Verdict:
     """The verdict, also on the collective that is expected, and with figures of its certificate if nothing is wrong."""
     from astra_tacos.bounds.certificate import certify
     from astra_tacos.verifier.violation import Violation
 
-    if expected not in (None, own):
-        wrong = Violation("wrong-collective", f"is of {own}, expected {expected}")
+    if expected not in (None, name):
+        wrong = Violation("wrong-collective", f"is of {name}, expected {expected}")
         return replace(verdict, violations=(wrong, *verdict.violations))
     if verdict.violations:
         return verdict

@@ -106,9 +106,9 @@ class Archive:
         return {name: self._column(f"{prefix}{name}", np.dtype(kind)) for name, kind in kinds.items()}
 
     def _column(self, name: str, kind: np.dtype[Any]) -> NDArray[Any]:
-        found, shape, content = self._array(name)
-        if found != kind or len(shape) != 1:
-            raise ValueError(f"{name} is {len(shape)}-dimensional {found}, expected a column of {kind}")
+        dtype, shape, content = self._array(name)
+        if dtype != kind or len(shape) != 1:
+            raise ValueError(f"{name} is {len(shape)}-dimensional {dtype}, expected a column of {kind}")
         array = np.frombuffer(content, kind)
         if kind == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise ValueError(f"{name} has values that are neither true nor false")
@@ -150,7 +150,7 @@ def most_bytes(size: int) -> int:
 
 
 @contextlib.contextmanager
-def opened_archive(path: Path, what: str) -> Iterator[Archive]:
+def opened_archive(path: Path, kind: str) -> Iterator[Archive]:
     """Open an archive; any fault in it, found here or by the block, becomes a one-line error.
 
     Raises
@@ -158,12 +158,12 @@ def opened_archive(path: Path, what: str) -> Iterator[Archive]:
     ConfigError
         If it is something else.
     """
-    with one_line(path, what), open_regular(path, f"a {what} of astra_tacos") as file:
+    with one_line(path, kind), open_regular(path, f"a {kind} of astra_tacos") as file:
         yield Archive(path, file)
 
 
 @contextlib.contextmanager
-def one_line(path: Path, what: str) -> Iterator[None]:
+def one_line(path: Path, kind: str) -> Iterator[None]:
     """Turn errors of reading an untrusted file into a `ConfigError` that names the file.
 
     Parameters
@@ -177,12 +177,12 @@ def one_line(path: Path, what: str) -> Iterator[None]:
     except AstraTacosError as error:
         if str(error).startswith(str(path)):
             raise
-        raise ConfigError(f"{path}: not a {what} of astra_tacos ({error})") from None
+        raise ConfigError(f"{path}: not a {kind} of astra_tacos ({error})") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror or error})") from None
     except _DAMAGE as error:
         detail = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise ConfigError(f"{path}: not a {what} of astra_tacos ({detail or type(error).__name__})") from None
+        raise ConfigError(f"{path}: not a {kind} of astra_tacos ({detail or type(error).__name__})") from None
 
 
 def write_archive(path: Path, header: NDArray[Any], columns: Mapping[str, NDArray[Any]]) -> None:

@@ -135,10 +135,10 @@ def _check_all(place: _Place, values: Sequence[Any], hint: Any) -> None:
     rest = list(range(len(values)))
     arms = tuple(map(_expanded, arms))
     for arm in arms:
-        taken = [number for number in rest if _is_kind(values[number], arm)]
-        if taken:
-            _check_parts(lambda index, taken=taken: place(taken[index]), [values[number] for number in taken], arm)  # type: ignore[misc]
-        rest = rest if not taken else sorted(set(rest).difference(taken))
+        fitting = [number for number in rest if _is_kind(values[number], arm)]
+        if fitting:
+            _check_parts(lambda index, fitting=fitting: place(fitting[index]), [values[number] for number in fitting], arm)  # type: ignore[misc]
+        rest = rest if not fitting else sorted(set(rest).difference(fitting))
     if rest:
         raise ConfigError(f"{place(rest[0])} is {_shown(values[rest[0]])}, expected {' or '.join(map(_words, arms))}")
 
@@ -171,8 +171,8 @@ def _is_kind(value: object, hint: Any) -> bool:
         return any(type(value) is type(choice) and value == choice for choice in parts)
     if isinstance(value, np.ndarray) and origin is np.ndarray:
         (dtype,) = typing.get_args(parts[1])
-        found, expected = _DTYPES.get(value.dtype.kind), None if dtype is Any else _DTYPES.get(np.dtype(dtype).kind)
-        return expected is None or found == expected or (found, expected) == ("whole numbers", "numbers")
+        kind, expected = _DTYPES.get(value.dtype.kind), None if dtype is Any else _DTYPES.get(np.dtype(dtype).kind)
+        return expected is None or kind == expected or (kind, expected) == ("whole numbers", "numbers")
     if isinstance(value, int) and hint in (int, float) and (isinstance(value, bool) or value.bit_length() > _MOST_BITS):
         return False
     if origin is Sequence and isinstance(value, (str, bytes)):

@@ -86,8 +86,8 @@ class Value:
 
     def unlike(self, expected: str) -> ConfigError:
         """The error that the value is not what was expected."""
-        found = "missing" if self.content is msgspec.UNSET else describe(self.content)
-        return ConfigError(f"{self} is {found}, expected {expected}")
+        content_text = "missing" if self.content is msgspec.UNSET else describe(self.content)
+        return ConfigError(f"{self} is {content_text}, expected {expected}")
 
     def unknown(self, key: str, known: str) -> ConfigError:
         """The error that a mapping has a key."""
@@ -136,11 +136,11 @@ class Value:
         part, expected, kinds = self, "", [inspect.type_info(kind)]
         for step in (*_steps(path[1] if path else ""), None):
             kinds, expected = _plain(kinds, expected)
-            known = [sub for each in kinds for sub in _inner(each, step)]
+            known = [sub for kind in kinds for sub in _inner(kind, step)]
             if step is None or not known:
                 break
             part, kinds = part / step, known
-        fields = {each.encode_name: each for kind in kinds if isinstance(kind, inspect.StructType) for each in kind.fields}
+        fields = {member.encode_name: member for kind in kinds if isinstance(kind, inspect.StructType) for member in kind.fields}
         expected = expected or (f"a mapping of {', '.join(fields)}" if fields else said)
         if not isinstance(part.content, Mapping):
             return part.unlike(expected)
@@ -148,9 +148,9 @@ class Value:
         for key in part.content:
             if is_closed and key not in fields:
                 return part.unknown(key, ", ".join(fields))
-        for key, each in fields.items():
-            if each.required and key not in part.content:
-                return (part / key).unlike(_plain([each.type], expected)[1])
+        for key, member in fields.items():
+            if member.required and key not in part.content:
+                return (part / key).unlike(_plain([member.type], expected)[1])
         return part.unlike(expected)
 
 
@@ -170,7 +170,7 @@ def _steps(path: str) -> Iterator[str | int]:
 
 def _plain(kinds: list[inspect.Type], expected: str) -> tuple[list[inspect.Type], str]:
     """The alternatives among types, and what the innermost description of them, or an outer one, expects."""
-    found: list[inspect.Type] = []
+    plain_kinds: list[inspect.Type] = []
     left = list(kinds)
     while left:
         kind = left.pop()
@@ -180,14 +180,14 @@ def _plain(kinds: list[inspect.Type], expected: str) -> tuple[list[inspect.Type]
         elif isinstance(kind, inspect.UnionType):
             left += kind.types
         else:
-            found.append(kind)
-    return found, expected
+            plain_kinds.append(kind)
+    return plain_kinds, expected
 
 
 def _inner(kind: inspect.Type, step: str | int | None) -> list[inspect.Type]:
     """The types of a part."""
     if isinstance(kind, inspect.StructType):
-        return [each.type for each in kind.fields if each.encode_name == step]
+        return [member.type for member in kind.fields if member.encode_name == step]
     if isinstance(step, int) and isinstance(kind, inspect.TupleType):
         return [kind.item_types[step]]
     if isinstance(step, int) and isinstance(kind, inspect.CollectionType):

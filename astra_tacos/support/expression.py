@@ -228,9 +228,9 @@ def _names(tree: ast.expr) -> frozenset[str]:
             names.add(node.id)
         if not is_accepted:
             is_text = isinstance(node, (ast.expr, ast.keyword))
-            found = describe(ast.unparse(node)) if is_text else f"the operator {type(node).__name__}"
+            node_text = describe(ast.unparse(node)) if is_text else f"the operator {type(node).__name__}"
             expected = "numbers, names, strings, + - * / // % **, comparisons, and, or, not, in, lists"
-            raise UnfitError(found, f"{expected} and {', '.join(FUNCTIONS)}")
+            raise UnfitError(node_text, f"{expected} and {', '.join(FUNCTIONS)}")
     return frozenset(names)
 
 

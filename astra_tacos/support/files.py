@@ -40,13 +40,13 @@ def output_place(path: Path) -> Path:
         If links go in a circle or to nothing, or a name is too long, also for the temporary that takes its place.
     """
     target = Path(os.path.realpath(path))  # leaves a link of a circle as it is
-    own = temporaries.temporary_name(target) if target.name else target
-    added = len(own.name) - len(target.name)
+    temporary = temporaries.temporary_name(target) if target.name else target
+    added = len(temporary.name) - len(target.name)
     for name, most in (*((name, _LONGEST_NAME) for name in target.parts[:-1]), (target.name, _LONGEST_NAME - added)):
         if len(os.fsencode(name)) > most:
-            found = f"a name of {len(os.fsencode(name))} bytes, expected at most {most}"
-            raise OutputError(f"{path}: has {found}: choose another output")
-    if len(os.fsencode(own)) > _LONGEST_PATH:
+            excess = f"a name of {len(os.fsencode(name))} bytes, expected at most {most}"
+            raise OutputError(f"{path}: has {excess}: choose another output")
+    if len(os.fsencode(temporary)) > _LONGEST_PATH:
         raise OutputError(f"{path}: is too long a path, expected at most {_LONGEST_PATH:,} bytes: choose another output")
     for part in (target, *target.parents):
         if part.is_symlink():
@@ -84,10 +84,10 @@ def _check_no_input(path: Path, target: Path) -> None:
     """Check that the command has not read what is written to: `target` itself, or a file inside."""
     if temporaries.is_own(target):
         return
-    own, within = str(target), f"{target}{os.sep}"
+    output, within = str(target), f"{target}{os.sep}"
     for file in inputs_read():
-        if file == own or file.startswith(within):
-            inside = "" if file == own else f" ({file.removeprefix(within)} inside)"
+        if file == output or file.startswith(within):
+            inside = "" if file == output else f" ({file.removeprefix(within)} inside)"
             raise OutputError(f"{path}: the output would replace an input of this command{inside}: choose another output")
 
 
@@ -100,7 +100,7 @@ def check_folder(path: Path, target: Path) -> None:
         raise OutputError(f"{path}: cannot be written ({folder} {'is no directory' if not folder.is_dir() else 'is read-only'})")
 
 
-def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool], others: Iterable[str] = ()) -> None:
+def check_replaceable(path: Path, kind: str, is_own: Callable[[set[str]], bool], others: Iterable[str] = ()) -> None:
     """Check, before any work, that a directory may be written to `path`: it does not exist, or may be replaced.
 
     It may be if every file inside is known: by `is_own` or `others`, as a trace in a folder, or as ASTRA-sim's own log.
@@ -127,10 +127,10 @@ def check_replaceable(path: Path, what: str, is_own: Callable[[set[str]], bool],
     above = {name.split("/")[0] for name in known}
     names = {entry.name for entry in path.iterdir()}
     if not is_own(names) and not is_own(names - above):
-        raise OutputError(f"{path}: exists and is not a {what}: choose another output")
+        raise OutputError(f"{path}: exists and is not a {kind}: choose another output")
     for name in _files_in_folders(target):
         if name not in known and not _TRACE_FILE.fullmatch(name) and not _LOG_FILE.fullmatch(name):
-            raise OutputError(f"{path}: {name} is inside, which no {what} has and which would be deleted: choose another output")
+            raise OutputError(f"{path}: {name} is inside, which no {kind} has and which would be deleted: choose another output")
     if target == Path.cwd():
         raise OutputError(f"{path}: is the current directory, which cannot be replaced: choose another output")
 
@@ -170,14 +170,14 @@ def check_apart(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -
     OutputError
         If one is a directory, or is given twice.
     """
-    taken = {Path(os.path.realpath(path)) for path in inputs if path is not None}
+    places = {Path(os.path.realpath(path)) for path in inputs if path is not None}
     for path in outputs:
         if path is None:
             continue
         target = _file_place(path)
-        if target in taken:
+        if target in places:
             raise OutputError(f"{path} is given twice: an output would replace another file.")
-        taken.add(target)
+        places.add(target)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -350,8 +350,8 @@ def _begun(path: Path, make: Callable[[Path], Path], within: str = "") -> _Outpu
             temporaries.recover(target)
         if not temporaries.is_own(target):
             temporaries.remove_stale(target.parent)
-        made = make(target)
-    return _Output(path, made, made / within, target, missing)
+        temporary = make(target)
+    return _Output(path, temporary, temporary / within, target, missing)
 
 
 def _replace_directory(temporary: Path, target: Path) -> None:
@@ -377,7 +377,7 @@ def _replace_directory(temporary: Path, target: Path) -> None:
             os.close(descriptor)
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(left: Path, right: Path) -> bool:
     """Exchange two names in one step (Linux: renameat2); returns whether the system and the file system can do that.
 
     Raises
@@ -391,12 +391,12 @@ def exchange(one: Path, other: Path) -> bool:
         rename = ctypes.CDLL(None, use_errno=True).renameat2
     except (OSError, TypeError, AttributeError):  # another system, or an old C library
         return False
-    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+    if rename(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) == 0:
         return True
     number = ctypes.get_errno()
     if number in _CANNOT_EXCHANGE:
         return False
-    raise OSError(number, os.strerror(number), str(other))
+    raise OSError(number, os.strerror(number), str(right))
 
 
 @contextlib.contextmanager

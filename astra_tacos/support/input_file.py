@@ -116,9 +116,9 @@ def refuse_json_trace(path: Path, content: bytes) -> None:
 
 def _refuse(path: Path, content: bytes, formats: Iterable[_Format]) -> None:
     begin = content[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip()
-    for is_this, what, expected in formats:
+    for is_this, kind, expected in formats:
         if is_this(begin):
-            raise ConfigError(f"{path}: is {what}, expected {expected}")
+            raise ConfigError(f"{path}: is {kind}, expected {expected}")
 
 
 def refuse_fabric(path: Path, content: bytes) -> None:

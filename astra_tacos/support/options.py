@@ -177,15 +177,15 @@ def option(default: Any, kind: Kind, help: str, **settings: Any) -> Any:
 
 def options_of(request: type) -> dict[str, Option]:
     """By field of a request, its option."""
-    return {each.name: each.metadata[Option] for each in fields(request) if Option in each.metadata}
+    return {parameter.name: parameter.metadata[Option] for parameter in fields(request) if Option in parameter.metadata}
 
 
 def needs_field(name: str, value: object = None) -> Need:
     """The need of another field: of that value, or of any."""
 
     def unmet(request: Any, spell: Spell) -> str | None:
-        found = getattr(request, name)
-        is_met = found == value if value is not None else found is not None and found is not False
+        setting = getattr(request, name)
+        is_met = setting == value if value is not None else setting is not None and setting is not False
         return None if is_met else f"needs {spell(name)}{'' if value is None else f' {value}'}"
 
     return unmet
@@ -199,13 +199,13 @@ def check_values(request: Any) -> None:
     ConfigError
         If one has not.
     """
-    for each in fields(request):
-        value, of_field = getattr(request, each.name), each.metadata.get(Option)
-        if of_field is None or (value is None and each.default is None):
+    for parameter in fields(request):
+        value, of_field = getattr(request, parameter.name), parameter.metadata.get(Option)
+        if of_field is None or (value is None and parameter.default is None):
             continue
         wrong = of_field.kind.wrong(value)
         if wrong is not None:
-            raise ConfigError(f"{_words(each, of_field)}: {wrong}")
+            raise ConfigError(f"{_words(parameter, of_field)}: {wrong}")
 
 
 def check_needs(request: Any, *defaults: Any) -> None:
@@ -223,27 +223,27 @@ def check_needs(request: Any, *defaults: Any) -> None:
     ConfigError
         If an option has no use.
     """
-    for each in fields(request):
-        value = getattr(request, each.name)
-        if value != each.default and all(value != getattr(usual, each.name) for usual in defaults):
-            reason = why_useless(type(request), each.name, [request], str)
+    for parameter in fields(request):
+        value = getattr(request, parameter.name)
+        if value != parameter.default and all(value != getattr(usual, parameter.name) for usual in defaults):
+            reason = why_useless(type(request), parameter.name, [request], str)
             if reason is not None:
-                raise ConfigError(f"{each.name}: {reason}")
+                raise ConfigError(f"{parameter.name}: {reason}")
 
 
 def why_useless(request: type, name: str, values: Iterable[Any], spell: Spell) -> str | None:
     """Why a field of a request counts in none of several sets of values, in words that follow its name; None if it counts."""
     needs = options_of(request)[name].needs if name in options_of(request) else None
-    reasons = [needs(each, spell) for each in values] if needs is not None else []
+    reasons = [needs(value, spell) for value in values] if needs is not None else []
     return reasons[0] if reasons and None not in reasons else None
 
 
 def without_useless(request: Request) -> Request:
     """A request whose options that do not count have the defaults of their class."""
     useless = {
-        each.name: each.default
-        for each in fields(request)  # type: ignore[arg-type]  # a dataclass
-        if why_useless(type(request), each.name, [request], str) is not None
+        parameter.name: parameter.default
+        for parameter in fields(request)  # type: ignore[arg-type]  # a dataclass
+        if why_useless(type(request), parameter.name, [request], str) is not None
     }
     return replace(request, **useless) if useless else request  # type: ignore[type-var]  # a dataclass
 
@@ -251,7 +251,7 @@ def without_useless(request: Request) -> Request:
 def described(request: type[Request]) -> type[Request]:
     """A request with the help of its options as the parameters of its docstring, after those that stand there."""
     text = inspect.cleandoc(request.__doc__ or "")
-    entries = {name: textwrap.indent(textwrap.fill(help_of(each), 116), "    ") for name, each in options_of(request).items()}
+    entries = {name: textwrap.indent(textwrap.fill(help_of(option), 116), "    ") for name, option in options_of(request).items()}
     parameters = "\n".join(f"{name}\n{text}" for name, text in entries.items())
     head, line, tail = text.partition("\n\nRaises\n")
     title = "\n" if "\nParameters\n---" in head else "\n\nParameters\n----------\n"
@@ -264,5 +264,5 @@ def help_of(option: Option) -> str:
     return f"{option.help} {option.in_python}".strip()
 
 
-def _words(each: Field[Any], of_field: Option) -> str:
-    return (of_field.name or each.name).replace("-", " ").replace("_", " ").replace("npu", "NPU")
+def _words(parameter: Field[Any], of_field: Option) -> str:
+    return (of_field.name or parameter.name).replace("-", " ").replace("_", " ").replace("npu", "NPU")

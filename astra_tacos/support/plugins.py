@@ -92,10 +92,10 @@ def add(added: Added) -> None:
 
 def added_parts() -> Iterator[Added]:
     """The parts that users registered, and that are still registered."""
-    return iter({(each.kind, each.name): each for each in _ADDED if each.name in each.registry}.values())
+    return iter({(part.kind, part.name): part for part in _ADDED if part.name in part.registry}.values())
 
 
-def check_name(where: str, name: str, form: re.Pattern[str], expected: str, taken: Collection[str]) -> None:
+def check_name(where: str, name: str, form: re.Pattern[str], expected: str, names: Collection[str]) -> None:
     """Check the name of a part that a user registers.
 
     Parameters
@@ -114,7 +114,7 @@ def check_name(where: str, name: str, form: re.Pattern[str], expected: str, take
     """
     if not form.fullmatch(name):
         raise ConfigError(f"{where}: found {quoted(name)}, expected {expected}")
-    if name in taken:
+    if name in names:
         raise ConfigError(f"{where}: {quoted(name)} is taken, expected another")
 
 
@@ -153,8 +153,8 @@ def load_plugin(path: str | Path) -> None:
 
     file = Path(path)
     if not file.is_file():
-        what = "is a directory" if file.is_dir() else "no such file"
-        raise ConfigError(f"{file}: {what}, expected a Python file that registers something")
+        problem = "is a directory" if file.is_dir() else "no such file"
+        raise ConfigError(f"{file}: {problem}, expected a Python file that registers something")
     name = f"{_MODULE}{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file.absolute())
     if spec is None or spec.loader is None:
@@ -166,7 +166,7 @@ def load_plugin(path: str | Path) -> None:
     except AstraTacosError as error:
         raise ConfigError(f"{file}: {error}") from None
     except (Exception, SystemExit) as error:
-        frames = [each for each in extract_tb(error.__traceback__) if Path(each.filename) == file.absolute()]
+        frames = [frame for frame in extract_tb(error.__traceback__) if Path(frame.filename) == file.absolute()]
         where = f"{file}:{frames[-1].lineno}" if frames else str(file)
         raise ConfigError(f"{where}: {type(error).__name__}: {error}, expected a file that runs") from error
     for before in [plugin for plugin in _LOADED if plugin.path == str(file.absolute())]:

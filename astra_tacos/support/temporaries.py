@@ -165,8 +165,8 @@ def _temporaries(folder: Path, kind: str | None = None) -> list[tuple[Path, str]
     """Temporaries in a folder that are not of this process, and the names of their outputs."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         matches = [match for entry in entries if (match := _NAME.fullmatch(entry.name)) and kind in (None, match["kind"])]
-        found = [(folder / match[0], match["output"]) for match in matches]
-        return [(path, output) for path, output in found if path not in _own]
+        temporaries = [(folder / match[0], match["output"]) for match in matches]
+        return [(path, output) for path, output in temporaries if path not in _own]
     return []
 
 

@@ -60,9 +60,9 @@ def parse_size(text: str, where: str = "size") -> int:
         raise ConfigError(f"{where}: found {quoted(text)}, expected {number}{prefix}iB (1024s) or {number}{prefix}B (1000s)")
     if match is None or unit is None:
         raise ConfigError(f"{where}: found {quoted(text)}, expected bytes such as 4096, 64MiB or 1GB")
-    whole, _, fraction = match[1].partition(".")
+    digits, _, fraction = match[1].partition(".")
     denominator: int = 10 ** len(fraction)
-    size, remainder = divmod(int(whole + fraction) * unit, denominator)
+    size, remainder = divmod(int(digits + fraction) * unit, denominator)
     if remainder:
         raise ConfigError(f"{where}: {quoted(text)} is not a whole number of bytes")
     if not 0 < size <= MAX_SIZE_BYTES:
@@ -81,9 +81,9 @@ def parse_time(text: str) -> int:
     match = _TIME_PATTERN.fullmatch(text)
     if match is None:
         raise ConfigError(f"found {quoted(text)}, expected a time such as 200ns, 10us, 1.5ms or 2s")
-    whole, _, fraction = match[1].partition(".")
+    digits, _, fraction = match[1].partition(".")
     denominator: int = 10 ** len(fraction)
-    time_ns, remainder = divmod(int(whole + fraction) * _TIME_UNITS[match[2]], denominator)
+    time_ns, remainder = divmod(int(digits + fraction) * _TIME_UNITS[match[2]], denominator)
     if remainder or not 0 < time_ns <= _MAX_TIME_NS:
         raise ConfigError(f"found {quoted(text)}, expected a whole number of ns, 1ns to {_MAX_TIME_NS // NS_PER_S}s")
     return time_ns

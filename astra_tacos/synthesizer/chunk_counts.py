@@ -110,8 +110,8 @@ def advise_for_trips(topology: Topology, name: str, size_bytes: int, link_model:
         Of the collective, as `COLLECTIVES` takes them.
     """
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
-    count = _most_of_trips(topology, whole, float(rate.min() if link_model == "blocking" else rate.max()), max_sends)
+    uncut = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
+    count = _most_of_trips(topology, uncut, float(rate.min() if link_model == "blocking" else rate.max()), max_sends)
     shift = max(count.bit_length() - 3, 0)  # round numbers, so that similar networks get the same
     return count >> shift << shift
 
@@ -123,18 +123,18 @@ def counts_for_trips(topology: Topology, collective: Collective, max_sends: int)
     Where these powers are few, there is one more: latencies are long beside holds then, and twice as many chunks gain up to a
     sixth.
     """
-    whole = cut_into(collective, 1)
+    uncut = cut_into(collective, 1)
     rate = bytes_per_ns(topology.link_bandwidth_gibps)
-    least, most = (_most_of_trips(topology, whole, float(each), max_sends) for each in (rate.max(), rate.min()))
+    least, most = (_most_of_trips(topology, uncut, float(bound), max_sends) for bound in (rate.max(), rate.min()))
     powers = range((least // 2).bit_length(), most.bit_length() + (most < _FEW))
-    return {1} | {1 << power for power in powers if 1 << power <= int(whole.class_size_bytes[0])}
+    return {1} | {1 << power for power in powers if 1 << power <= int(uncut.class_size_bytes[0])}
 
 
-def _most_of_trips(topology: Topology, whole: Collective, rate: float, max_sends: int) -> int:
+def _most_of_trips(topology: Topology, uncut: Collective, rate: float, max_sends: int) -> int:
     """Chunks per NPU that hold links of a rate in bytes/ns for a short time, if schedules and collectives may be so large."""
     short_ns = max(_SHORT_NS, _OF_LATENCY * float(topology.link_latency_ns.max()))
-    most = float(whole.class_size_bytes[0]) / (rate * short_ns)
-    return int(max(min(most, max_sends / (_HOPS * whole.least_sends), _MOST_CHUNKS_OF_TRIPS / whole.num_chunks), 1.0))
+    most = float(uncut.class_size_bytes[0]) / (rate * short_ns)
+    return int(max(min(most, max_sends / (_HOPS * uncut.least_sends), _MOST_CHUNKS_OF_TRIPS / uncut.num_chunks), 1.0))
 
 
 def _estimate_ns(problem: Problem) -> int:

@@ -53,11 +53,11 @@ def on_fabrics(
             return entry.make(problem, seed)
         stands_for = network(topology)
         assert stands_for is not None, "refused"
-        own = problem.on(stands_for.topology, _on(stands_for, problem.collective))
+        fabric_problem = problem.on(stands_for.topology, _on(stands_for, problem.collective))
         if make_all is None:
-            return over_devices(problem, entry.make(own, seed), stands_for.npu)
-        found = make_all(topology, own, seed)
-        return min((over_devices(problem, each, stands_for.npu) for each in found), key=counted_ns)
+            return over_devices(problem, entry.make(fabric_problem, seed), stands_for.npu)
+        schedules = make_all(topology, fabric_problem, seed)
+        return min((over_devices(problem, schedule, stands_for.npu) for schedule in schedules), key=counted_ns)
 
     def refusal(topology: Topology, collective: Collective) -> str | None:
         if not topology.forwarding:

@@ -64,18 +64,20 @@ def register_synthesizer(name: str, collectives: Iterable[str], *, in_auto: bool
     True
     >>> del SYNTHESIZERS["my-direct"]
     """
-    taken = {*SYNTHESIZERS, *_RESERVED}
-    check_name("register_synthesizer: name", name, _NAME, "letters, digits and dashes like my-rings", taken)
+    names = {*SYNTHESIZERS, *_RESERVED}
+    check_name("register_synthesizer: name", name, _NAME, "letters, digits and dashes like my-rings", names)
     known = frozenset(collectives)
     if isinstance(collectives, str) or not known or (unknown := sorted(known - COLLECTIVES.keys() - set(UNEQUAL))):
-        found = quoted(collectives) if isinstance(collectives, str) or not known else quoted(unknown[0])
-        raise ConfigError(f"register_synthesizer: collectives: found {found}, expected a list out of {', '.join(COLLECTIVES)}")
+        described = quoted(collectives) if isinstance(collectives, str) or not known else quoted(unknown[0])
+        raise ConfigError(
+            f"register_synthesizer: collectives: found {described}, expected a list out of {', '.join(COLLECTIVES)}"
+        )
 
     def register(make: Make) -> Make:
         if not callable(make):
             raise ConfigError(f"{name}: found {type(make).__name__}, expected a function of (problem) or of (problem, seed)")
         parameters = inspect.signature(make).parameters.values()
-        takes = tuple(each.name if each.kind in _POSITIONAL else f"*, {each.name}" for each in parameters)
+        takes = tuple(parameter.name if parameter.kind in _POSITIONAL else f"*, {parameter.name}" for parameter in parameters)
         if takes not in (_TAKES[:1], _TAKES):
             raise ConfigError(f"{name}: a function of ({', '.join(takes)}), expected one of (problem) or of (problem, seed)")
 
@@ -101,17 +103,17 @@ def register_synthesizer(name: str, collectives: Iterable[str], *, in_auto: bool
 
 def _why_another(schedule: Schedule, problem: Problem) -> str:
     """How a schedule differs from one of a problem; "" if it does not. The oracle takes links and chunks from the schedule."""
-    topology, asked = schedule.topology, problem.topology
+    topology, network = schedule.topology, problem.topology
     if not isinstance(topology, Topology) or not all(
-        np.array_equal(getattr(topology, name), getattr(asked, name))
+        np.array_equal(getattr(topology, name), getattr(network, name))
         for name in ("link_src", "link_dst", "link_bandwidth_gibps", "link_latency_ns")
     ):
-        return f"another network, expected the links of {asked.name}"
-    found, expected = schedule.collective, problem.collective
+        return f"another network, expected the links of {network.name}"
+    collective, expected = schedule.collective, problem.collective
     for name in ("name", "num_npus", "size_bytes", "root"):
-        if getattr(found, name) != getattr(expected, name):
-            return f"another collective: its {name} is {getattr(found, name)}, expected {getattr(expected, name)}"
-    if found.member_npus.tolist() != expected.member_npus.tolist():
+        if getattr(collective, name) != getattr(expected, name):
+            return f"another collective: its {name} is {getattr(collective, name)}, expected {getattr(expected, name)}"
+    if collective.member_npus.tolist() != expected.member_npus.tolist():
         return "another collective: its members are others"
     timing, delays = schedule.timing, problem.timing
     if (timing.link_model, timing.reduce_bandwidth_gbps) != (delays.link_model, delays.reduce_bandwidth_gbps):
@@ -119,7 +121,7 @@ def _why_another(schedule: Schedule, problem: Problem) -> str:
     columns = [getattr(schedule, name) for name in _COLUMNS]
     if any(not isinstance(column, np.ndarray) or column.ndim != 1 or len(column) != len(columns[0]) for column in columns):
         return f"unequal columns, expected arrays of one length: {', '.join(_COLUMNS)}"
-    for name, column, most in (("chunk", columns[0], found.num_chunks), ("channel", columns[1], topology.num_channels)):
+    for name, column, most in (("chunk", columns[0], collective.num_chunks), ("channel", columns[1], topology.num_channels)):
         if column.dtype.kind not in "iu" or (len(column) and not 0 <= int(column.min()) <= int(column.max()) < most):
             return f"a wrong {name}, expected whole numbers from 0 to {most - 1:,}"
     return ""

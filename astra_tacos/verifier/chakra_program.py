@@ -76,10 +76,10 @@ class Contents:
         return named
 
 
-def at_node(trace: Trace, row: int | np.signedinteger, code: str, what: str, chunk: int | None = None) -> Violation:
+def at_node(trace: Trace, row: int | np.signedinteger, code: str, problem: str, chunk: int | None = None) -> Violation:
     """A violation of a node."""
     npu = int(np.searchsorted(trace.rank_first, row, side="right")) - 1
-    return Violation(code, f"{trace.describe_node(int(row))}: {what}", npu=npu, chunk=chunk)
+    return Violation(code, f"{trace.describe_node(int(row))}: {problem}", npu=npu, chunk=chunk)
 
 
 def contents_of(trace: Trace, chunks: ChunkColumns, messages: Ints, violations: list[Violation]) -> Contents | None:
@@ -95,44 +95,44 @@ def contents_of(trace: Trace, chunks: ChunkColumns, messages: Ints, violations: 
     names_list, names_places = (lists.lengths(trace.num_nodes) != ABSENT for lists in (chunks.chunk_lists, chunks.place_lists))
     additions = np.flatnonzero(names_places & (kind == NodeType.COMP))
     are_places = bool(names_places[messages].any()) or len(additions) > 0
-    told = (names_places if are_places else names_range | names_list) & (chunks.total_chunks != ABSENT)
-    if not are_places and not told[messages].any():
+    names_chunks = (names_places if are_places else names_range | names_list) & (chunks.total_chunks != ABSENT)
+    if not are_places and not names_chunks[messages].any():
         return None
-    found = len(violations)
+    num_before = len(violations)
     named = np.concatenate((messages, additions))
     wanted = "place_list" if are_places else "msg_chunk_idx, msg_chunk_cnt"
-    what = f"has no {wanted} or total_chunk_cnt, although others have"
-    violations += [at_node(trace, row, "missing-attribute", what) for row in named[~told[named]]]
-    named = named[told[named]]
+    problem = f"has no {wanted} or total_chunk_cnt, although others have"
+    violations += [at_node(trace, row, "missing-attribute", problem) for row in named[~names_chunks[named]]]
+    named = named[names_chunks[named]]
     several = named[names_range[named].astype(int) + names_list[named] + names_places[named] > 1]
-    what = "has several of msg_chunk_idx, msg_chunk_list and place_list, expected one"
-    violations += [at_node(trace, row, "told-twice", what) for row in several]
+    problem = "has several of msg_chunk_idx, msg_chunk_list and place_list, expected one"
+    violations += [at_node(trace, row, "told-twice", problem) for row in several]
     total = int(chunks.total_chunks[named].max(initial=0))
     _check_size(trace, total * (2 if are_places else 1), "total_chunk_cnt", total)
     uneven = chunks.total_chunks[named] != total
     violations += _out_of_range(trace, named[uneven], total)
     foreign = ~np.isin(kind, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
-    what = "is neither COMP, COMM_SEND nor COMM_RECV, as a collective's nodes have to be"
-    violations += [at_node(trace, row, "node-kind", what) for row in np.flatnonzero(foreign)]
+    problem = "is neither COMP, COMM_SEND nor COMM_RECV, as a collective's nodes have to be"
+    violations += [at_node(trace, row, "node-kind", problem) for row in np.flatnonzero(foreign)]
     if total < 1:
         violations += _out_of_range(trace, named[:1], total)
-    if len(violations) > found:
+    if len(violations) > num_before:
         return None
     if are_places:
         adds = chunks.reduces & np.isin(np.arange(trace.num_nodes), messages)
-        what = "is_rrc, although places name partial sums that COMP nodes add up"
-        violations += [at_node(trace, row, "told-twice", what) for row in np.flatnonzero(adds)]
+        problem = "is_rrc, although places name partial sums that COMP nodes add up"
+        violations += [at_node(trace, row, "told-twice", problem) for row in np.flatnonzero(adds)]
         contents = _of_places(trace, chunks.place_lists, named, total, violations)
     else:
         contents = _of_chunks(trace, chunks, named, total, violations)
     short = np.flatnonzero(contents.adds & (kind == NodeType.COMP) & (contents.count < 2))
     violations += [at_node(trace, row, "place-list", "names no parts of its sum") for row in short]
-    return contents if len(violations) == found else None
+    return contents if len(violations) == num_before else None
 
 
-def _check_size(trace: Trace, locations: int, what: str, number: int) -> None:
+def _check_size(trace: Trace, locations: int, counted: str, number: int) -> None:
     if locations * trace.num_ranks > MAX_LOCATIONS:
-        raise ConfigError(f"{trace.prefix}: {what} {number} on {trace.num_ranks} ranks, expected at most {MAX_LOCATIONS}")
+        raise ConfigError(f"{trace.prefix}: {counted} {number} on {trace.num_ranks} ranks, expected at most {MAX_LOCATIONS}")
 
 
 def _out_of_range(trace: Trace, rows: Ints, total: int) -> list[Violation]:
@@ -207,16 +207,16 @@ def uneven_sizes(trace: Trace, chunks: ChunkColumns, contents: Contents, message
         ranges = messages[chunks.chunk_lists.lengths(trace.num_nodes)[messages] == ABSENT]
         moved = np.stack((chunks.chunk[ranges], chunks.num_chunks[ranges]), axis=1)
         _, first, which = np.unique(moved, axis=0, return_index=True, return_inverse=True)
-        expected, found = trace.size_bytes[ranges[first[which.ravel()]]], trace.size_bytes[ranges]
+        expected, size_bytes = trace.size_bytes[ranges[first[which.ravel()]]], trace.size_bytes[ranges]
         violations += [
-            at_node(trace, ranges[at], "size-uneven", f"has {found[at]} bytes, others for it {expected[at]}")
-            for at in np.flatnonzero((found != expected) & (np.maximum(found, expected) > shortest_bytes))
+            at_node(trace, ranges[at], "size-uneven", f"has {size_bytes[at]} bytes, others for it {expected[at]}")
+            for at in np.flatnonzero((size_bytes != expected) & (np.maximum(size_bytes, expected) > shortest_bytes))
         ]
     if contents.are_places or len(chunks.chunk_lists.node):
         least = int((size // count).min())
         for at in np.flatnonzero(size > np.maximum(count * (least + 1), shortest_bytes)).tolist():
-            what = f"has {size[at]} bytes for {count[at]} chunks, others {least} to {least + 1} bytes for one"
-            violations.append(at_node(trace, messages[at], "size-uneven", what))
+            problem = f"has {size[at]} bytes for {count[at]} chunks, others {least} to {least + 1} bytes for one"
+            violations.append(at_node(trace, messages[at], "size-uneven", problem))
     return violations
 
 
@@ -276,7 +276,7 @@ def chakra_program(trace: Trace, shortest_bytes: int | None = None) -> tuple[Pro
         action_peer=peer,
         message_send=action_of[message_send],
         message_recv=action_of[message_recv],
-        alike=Alike("duplicate-tag", _IN_FLIGHT, *(np.concatenate((sends[one], recvs[other])) for one, other in alike)),
+        alike=Alike("duplicate-tag", _IN_FLIGHT, *(np.concatenate((sends[first], recvs[second])) for first, second in alike)),
         adds_commute=True,
         buffers=buffers,
     )
@@ -293,8 +293,8 @@ def _paired(
     """Actions that belong together, chunk by chunk; adds a violation for messages whose ends name different numbers of chunks."""
     sent, received = (np.diff(actions.first)[ends] for ends in matched)
     for at in np.flatnonzero(sent != received).tolist():
-        what = f"sends {sent[at]} chunks, its receive expects {received[at]}"
-        violations.append(at_node(trace, sends[matched[0][at]], "chunk-count", what))
+        problem = f"sends {sent[at]} chunks, its receive expects {received[at]}"
+        violations.append(at_node(trace, sends[matched[0][at]], "chunk-count", problem))
     both = np.minimum(sent, received)
     return expand(actions.first[matched[0]], both), expand(actions.first[matched[1]], both)
 
@@ -313,10 +313,10 @@ def _sound_messages(trace: Trace, rank: Ints, violations: list[Violation]) -> tu
         ("bad-peer", trace.peer == rank, "is its own peer"),
     )
     sound = message.copy()
-    for code, fault, what in faults:
+    for code, fault, problem in faults:
         wrong = message & fault
         sound &= ~wrong
-        violations += [at_node(trace, row, code, what) for row in np.flatnonzero(wrong)]
+        violations += [at_node(trace, row, code, problem) for row in np.flatnonzero(wrong)]
     return np.flatnonzero(is_send & sound), np.flatnonzero(is_recv & sound)
 
 
@@ -349,8 +349,8 @@ def _buffers(trace: Trace, contents: Contents, received: Ints) -> Buffers:
     total = contents.total
     if contents.are_places:
         stride = max(int(contents.offset.max(initial=0)) + 1, 2 * total)
-        own = Region("input chunk", 0, is_whole=True), Region("chunk", total, is_whole=True), Region("place", 2 * total)
-        return Buffers(stride, own, result=total)
+        regions = Region("input chunk", 0, is_whole=True), Region("chunk", total, is_whole=True), Region("place", 2 * total)
+        return Buffers(stride, regions, result=total)
     room = np.bincount(trace.rank[received], contents.count[received], trace.num_ranks).max(initial=0)
     return Buffers(total + int(room), (Region("chunk", 0, is_whole=True), Region("place", total)))
 
@@ -423,18 +423,18 @@ def _actions(
     size = np.where(reduces[recvs], contents.count[recvs], 0)
     passed = np.cumsum(size) - size
     begins = np.searchsorted(rank[recvs], np.arange(trace.num_ranks))
-    own = np.zeros(trace.num_nodes, np.int64)
-    own[recvs] = buffers.regions[-1].first + passed - np.append(passed, 0)[begins][rank[recvs]]
+    own_offset = np.zeros(trace.num_nodes, np.int64)
+    own_offset[recvs] = buffers.regions[-1].first + passed - np.append(passed, 0)[begins][rank[recvs]]
     within = np.arange(len(op)) - first[which]
     src = np.where(kind == Action.SEND, named, NOWHERE)
-    dst = np.where(kind == Action.SEND, NOWHERE, np.where(reduces[op], base[op] + own[op] + within, named))
+    dst = np.where(kind == Action.SEND, NOWHERE, np.where(reduces[op], base[op] + own_offset[op] + within, named))
     parts: list[tuple[Ints, ...]] = [(op, kind, src, dst, trace.peer[op])]
     reduced, comps = (np.array(column, np.int64) for column in zip(*reductions, strict=True)) if reductions else (at[:0], at[:0])
     begin, at = members_of(contents.first, reduced)
     which = np.repeat(np.arange(len(reduced)), np.diff(begin))
     recv, within = reduced[which], np.arange(len(at)) - begin[which]
     reduce, nowhere = np.full(len(at), Action.REDUCE, np.int64), np.full(len(at), NOWHERE, np.int64)
-    parts.append((comps[which], reduce, base[recv] + own[recv] + within, base[recv] + contents.offset[at], nowhere))
+    parts.append((comps[which], reduce, base[recv] + own_offset[recv] + within, base[recv] + contents.offset[at], nowhere))
     parts.append(_additions(trace, contents, base))
     op, kind, src, dst, peer = (np.concatenate(column) for column in zip(*parts, strict=True))
     return _Actions((op, kind, src, dst, np.ones(len(op), np.int64), peer), first)

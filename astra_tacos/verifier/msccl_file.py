@@ -201,10 +201,12 @@ def read_msccl_xml(path: Path) -> MscclFile:
     absent = tuple(name for name in ("name", "proto") if name not in root.attrib) + (() if original else missing)
     chunks, copies, blocks, columns = _read_gpus(root, num_npus, numbers, path)
     unread = Counter(
-        f"{name} of <{each.tag}>" for each in root.iter() for name in each.attrib.keys() - _READ.get(str(each.tag), set())
+        f"{name} of <{element.tag}>"
+        for element in root.iter()
+        for name in element.attrib.keys() - _READ.get(str(element.tag), set())
     )
     if unread:
-        _log.warning("%s: not read: %s", path, ", ".join(f"{count:,} {what}" for what, count in sorted(unread.items())))
+        _log.warning("%s: not read: %s", path, ", ".join(f"{count:,} {attribute}" for attribute, count in sorted(unread.items())))
     return MscclFile(
         path,
         coll,
@@ -295,8 +297,8 @@ def _explain_step(step: Element, where: str) -> tuple[int, ...]:
     for name in _STEP_NUMBERS:
         _number(step, name, _Numbers(), where, least=-1)
     for name, choices in _STEP_WORDS:
-        if (found := step.get(name)) not in choices:
-            raise ConfigError(f"{where}: {name} is {found!r:.40}, expected one of {', '.join(choices)}")
+        if (value := step.get(name)) not in choices:
+            raise ConfigError(f"{where}: {name} is {value!r:.40}, expected one of {', '.join(choices)}")
     raise ConfigError(f"{where}: cannot be read")
 
 

@@ -57,9 +57,9 @@ def lay_out(file: MscclFile, *, in_place: bool) -> Layout:
     if collective is not None:
         size[:2] = part if collective in PART_INPUT else whole, part if collective in PART_OUTPUT else whole
     in_place = in_place and collective is not None
-    own = int(_own_counts(file).sum()) * grain
+    num_own = int(_own_counts(file).sum()) * grain
     copies = tuple((npu, source * grain, target * grain) for npu, source, target in file.copies.tolist())
-    return Layout.of(collective, num_npus, grain, (whole, part), size, own, in_place=in_place, copies=copies)
+    return Layout.of(collective, num_npus, grain, (whole, part), size, num_own, in_place=in_place, copies=copies)
 
 
 def outside_buffers(file: MscclFile, layout: Layout) -> Iterator[Violation]:
@@ -90,8 +90,8 @@ def step_locations(file: MscclFile, layout: Layout) -> tuple[Ints, Ints, Ints]:
         base + layout.begin[npu, buffer] + offset * layout.grain
         for buffer, offset in ((file.srcbuf, file.srcoff), (file.dstbuf, file.dstoff))
     )
-    own = _own_counts(file)
-    return src, dst, base + layout.own_at + (np.cumsum(own) - own) * layout.grain
+    counts = _own_counts(file)
+    return src, dst, base + layout.own_at + (np.cumsum(counts) - counts) * layout.grain
 
 
 def overlapping(file: MscclFile, layout: Layout) -> Iterator[Violation]:

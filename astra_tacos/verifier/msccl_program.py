@@ -36,8 +36,8 @@ def msccl_program(file: MscclFile, layout: Layout) -> tuple[Program, list[Violat
     target = dependency_rows(file)
     waiting = np.flatnonzero(target >= 0)
     outside = list(outside_buffers(file, layout))
-    src, dst, own = [np.full(file.num_steps, NOWHERE, np.int64)] * 3 if outside else step_locations(file, layout)
-    op, kind, at_src, at_dst = _actions(file, {_SRC: src, _DST: dst, _OWN: own})
+    src, dst, own_places = [np.full(file.num_steps, NOWHERE, np.int64)] * 3 if outside else step_locations(file, layout)
+    op, kind, at_src, at_dst = _actions(file, {_SRC: src, _DST: dst, _OWN: own_places})
     block = file.block_of[op]
     peers = np.array([(b.send, b.recv, b.channel) for b in file.blocks], np.int64).reshape(-1, 3)
     peer = np.where(kind == Action.SEND, peers[block, 0], peers[block, 1])

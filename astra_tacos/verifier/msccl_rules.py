@@ -67,8 +67,8 @@ def _check_algo(file: MscclFile) -> Iterator[Violation]:
         parts = file.num_npus if file.collective == part_of else 1
         declared = file.buffer_chunks[:, column] * parts
         for npu in np.flatnonzero((declared > 0) & (declared != file.num_chunks)).tolist():
-            found, expected = file.buffer_chunks[npu, column], file.num_chunks / parts
-            message = f"gpu {npu}: {BUFFERS[column]}_chunks is {found}, nchunksperloop asks for {expected:g} or 0"
+            num_chunks, expected = file.buffer_chunks[npu, column], file.num_chunks / parts
+            message = f"gpu {npu}: {BUFFERS[column]}_chunks is {num_chunks}, nchunksperloop asks for {expected:g} or 0"
             yield Violation("buffer-size", message, npu=npu)
 
 
@@ -77,7 +77,7 @@ def _check_fused(file: MscclFile) -> Iterator[Violation]:
     rows = np.flatnonzero((file.kind[1:] == _REDUCE) & (file.kind[:-1] == _REDUCE)) + 1
     before = rows - 1
     npu, block = file.step_npu, file.block_of
-    first = np.array([each.first for each in file.blocks], np.int64)[block[rows]]
+    first = np.array([block_of_file.first for block_of_file in file.blocks], np.int64)[block[rows]]
     earlier = np.concatenate(([0], np.cumsum(file.kind == _REDUCE)))
     fused = (block[rows] == block[before]) & (file.depid[rows] < 0) & (file.hasdep[before] == 0)
     fused &= earlier[rows] - earlier[first] != _MAX_FUSED
@@ -124,9 +124,9 @@ def _check_steps(file: MscclFile) -> Iterator[Violation]:
         ("bad-count", (file.kind != NOP) & (file.cnt < 1), "cnt is below 1"),
         ("limit-count", (file.kind != NOP) & (file.cnt > MAX_COUNT), f"cnt is above {MAX_COUNT}"),
     )
-    for code, fault, what in faults:
+    for code, fault, problem in faults:
         for row in np.flatnonzero(fault).tolist():
-            yield Violation(code, f"{file.describe(row)}: {what}")
+            yield Violation(code, f"{file.describe(row)}: {problem}")
     npu = file.step_npu
     for users, buffer, first in uses(file):
         end, declared = first + file.cnt[users], file.buffer_chunks[npu[users], buffer]
@@ -139,7 +139,7 @@ def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
     """Violations of the rules for `depid`, `hasdep` and `nop`."""
     target = dependency_rows(file)
     depends = file.depid >= 0
-    found = np.flatnonzero(depends & (target >= 0))
+    dependent = np.flatnonzero(depends & (target >= 0))
     nop = file.kind == NOP
     last = np.zeros(file.num_steps, np.bool_)
     last[[block.last - 1 for block in file.blocks if block.last > block.first]] = True
@@ -147,17 +147,17 @@ def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
     after_nop[1:] = nop[:-1] & ~last[:-1]
     faults = (
         ("dangling-dependency", np.flatnonzero(depends & (target < 0)), "depends on a step that does not exist"),
-        ("depends-on-nop", found[nop[target[found]]], "depends on a nop, which never says that it is done"),
-        ("missing-hasdep", found[file.hasdep[target[found]] != 1], "depends on a step without hasdep=1"),
+        ("depends-on-nop", dependent[nop[target[dependent]]], "depends on a nop, which never says that it is done"),
+        ("missing-hasdep", dependent[file.hasdep[target[dependent]] != 1], "depends on a step without hasdep=1"),
         ("limit-depid", np.flatnonzero(file.depid > MAX_DEPID), f"depid is above {MAX_DEPID}"),
         ("nop-without-dependency", np.flatnonzero(nop & ~depends), "is a nop without a dependency"),
         ("nop-without-step", np.flatnonzero(nop & last), "is a nop with no step after it"),
         ("nop-without-dependency", np.flatnonzero(after_nop & ~nop & ~depends), "follows a nop, but has no dependency"),
     )
     npu = file.step_npu
-    for code, rows, what in faults:
+    for code, rows, problem in faults:
         for row in rows.tolist():
-            yield Violation(code, f"{file.describe(row)}: {what}", npu=int(npu[row]))
+            yield Violation(code, f"{file.describe(row)}: {problem}", npu=int(npu[row]))
 
 
 def dependency_rows(file: MscclFile) -> Ints:
@@ -201,10 +201,10 @@ def _check_limits(file: MscclFile) -> Iterator[Violation]:
     yield from _above("limit-connections", "thread blocks", used, MAX_BLOCKS_OF_CHANNEL)
 
 
-def _above(code: str, what: str, counts: Iterable[tuple[int, str, int | None]], limit: int) -> Iterator[Violation]:
+def _above(code: str, counted: str, counts: Iterable[tuple[int, str, int | None]], limit: int) -> Iterator[Violation]:
     for count, where, npu in counts:
         if count > limit:
-            yield Violation(code, f"{where}: {count} {what}, expected at most {limit}", npu=npu)
+            yield Violation(code, f"{where}: {count} {counted}, expected at most {limit}", npu=npu)
 
 
 def _by_npu(file: MscclFile) -> dict[int, list[ThreadBlock]]:

@@ -229,8 +229,8 @@ class _Block:
         kind = op.choice("channel_type", (*_CHANNELS, "none")) if "channel_type" in op.value else ""
         channels: tuple[int, ...] = ()
         if "channel_ids" in op.value and kind in ("memory", "port"):
-            own = self.channels[kind]
-            channels = tuple(own[number] for number in op.wholes("channel_ids", len(own)))
+            channels_of_kind = self.channels[kind]
+            channels = tuple(channels_of_kind[number] for number in op.wholes("channel_ids", len(channels_of_kind)))
         group = op.entry("tbg_info") if "tbg_info" in op.value else None
         part, parts = (0, 1) if group is None else (group.whole("tb_id"), group.whole("tbg_size", least=1, most=1 << 10))
         if part >= parts:
@@ -253,8 +253,12 @@ class _Block:
     def _slice(self, entry: _Entry, kind: str) -> Slice:
         index, size = entry.whole("index", most=MAX_LOCATIONS), entry.whole("size", least=1, most=MAX_LOCATIONS)
         if "switch_channel_id" in entry.value:
-            own = self.channels["switch"]
-            number = own[entry.whole("switch_channel_id", most=len(own) - 1)] if own else entry.refuse("no switch channel")
+            switch_channels = self.channels["switch"]
+            number = (
+                switch_channels[entry.whole("switch_channel_id", most=len(switch_channels) - 1)]
+                if switch_channels
+                else entry.refuse("no switch channel")
+            )
             buffer, ranks = self.groups[number]
             return Slice(ranks, buffer, index, size, is_remote=True, is_switch=True)
         if "buffer_id" in entry.value:
@@ -272,42 +276,42 @@ class _Entry:
     def __init__(self, value: dict[str, Any], where: str) -> None:
         self.value, self.where = value, where
 
-    def refuse(self, what: str) -> Any:
-        raise ConfigError(f"{self.where}: {what}")
+    def refuse(self, problem: str) -> Any:
+        raise ConfigError(f"{self.where}: {problem}")
 
     def _get(self, key: str, fits: Callable[[Any], bool], expected: str) -> Any:
         """The value of a key, which has to be there and to fit."""
         if key not in self.value:
             self.refuse(f"{key} is missing")
-        found = self.value[key]
-        if not fits(found):
-            self.refuse(f"{key} is {describe(found)}, expected {expected}")
-        return found
+        value = self.value[key]
+        if not fits(value):
+            self.refuse(f"{key} is {describe(value)}, expected {expected}")
+        return value
 
     def text(self, key: str) -> str:
-        return str(self._get(key, lambda found: isinstance(found, str), "a text"))
+        return str(self._get(key, lambda value: isinstance(value, str), "a text"))
 
     def flag(self, key: str) -> bool:
-        return bool(self._get(key, lambda found: isinstance(found, bool), "true or false"))
+        return bool(self._get(key, lambda value: isinstance(value, bool), "true or false"))
 
     def choice(self, key: str, choices: Iterable[str]) -> str:
         known = tuple(choices)
-        return str(self._get(key, lambda found: found in known, f"one of {', '.join(known)}"))
+        return str(self._get(key, lambda value: value in known, f"one of {', '.join(known)}"))
 
     def choices(self, key: str, choices: tuple[str, ...]) -> tuple[str, ...]:
-        return self._all(key, lambda each: each in choices, f"a list of {', '.join(choices)}")
+        return self._all(key, lambda entry: entry in choices, f"a list of {', '.join(choices)}")
 
     def whole(self, key: str, default: int | None = None, *, least: int = 0, most: int = (1 << 64) - 1) -> int:
         if default is not None and key not in self.value:
             return default
-        return int(self._get(key, lambda found: is_whole(found, least, most), f"a whole number, {least} to {most}"))
+        return int(self._get(key, lambda value: is_whole(value, least, most), f"a whole number, {least} to {most}"))
 
     def wholes(self, key: str, limit: int) -> tuple[int, ...]:
-        return self._all(key, lambda each: is_whole(each, 0, limit - 1), f"a list of numbers below {limit}")
+        return self._all(key, lambda entry: is_whole(entry, 0, limit - 1), f"a list of numbers below {limit}")
 
     def _all(self, key: str, fits: Callable[[Any], bool], expected: str) -> tuple[Any, ...]:
         """The values of a list, all of which have to fit."""
-        return tuple(self._get(key, lambda found: isinstance(found, list) and all(map(fits, found)), expected))
+        return tuple(self._get(key, lambda value: isinstance(value, list) and all(map(fits, value)), expected))
 
     def entry(self, key: str) -> _Entry:
         return _Entry(self._get(key, _is_object, "an object"), f"{self.where}: {key}")
@@ -315,8 +319,8 @@ class _Entry:
     def entries(self, key: str, *, may_be_absent: bool = False) -> list[_Entry]:
         if may_be_absent and key not in self.value:
             return []
-        found = self._all(key, _is_object, "a list of objects")
-        return [_Entry(each, f"{self.where}: {key}[{number}]") for number, each in enumerate(found)]
+        objects = self._all(key, _is_object, "a list of objects")
+        return [_Entry(entry, f"{self.where}: {key}[{number}]") for number, entry in enumerate(objects)]
 
 
 def _is_object(value: object) -> bool:

@@ -66,11 +66,11 @@ class _Nodes:
         self.actions[node].append((int(kind), src, dst, count, peer))
         return node, len(self.actions[node]) - 1
 
-    def message(self, sender: int, src: int, receiver: int, dst: int, count: int, own: int | None = None) -> None:
-        """A transfer from a place of one node's rank to one of another's; with `own`, the sum of both is stored there."""
+    def message(self, sender: int, src: int, receiver: int, dst: int, count: int, sum_at: int | None = None) -> None:
+        """A transfer from a place of one node's rank to one of another's; with `sum_at`, the sum of both is stored there."""
         sent = self.act(sender, Action.SEND, src, NOWHERE, count, self.rank[receiver])
-        kind = Action.RECV if own is None else Action.RECV_REDUCE
-        got = self.act(receiver, kind, NOWHERE if own is None else own, dst, count, self.rank[sender])
+        kind = Action.RECV if sum_at is None else Action.RECV_REDUCE
+        got = self.act(receiver, kind, NOWHERE if sum_at is None else sum_at, dst, count, self.rank[sender])
         self.messages.append((sent, got))
 
 
@@ -225,7 +225,7 @@ class _Builder:
             self.nodes.order += [(node, end) for node in dict.fromkeys(last)]
         for (barrier, _), arrived in barriers.items():
             expected = arrived[0][2]
-            if len(arrived) != expected or any(each[2] != expected for each in arrived):
+            if len(arrived) != expected or any(arrival[2] != expected for arrival in arrived):
                 text = f"gpu {rank}: barrier {barrier}: {len(arrived)} thread blocks arrive, it waits for {expected}"
                 self.violations.append(Violation("barrier-count", text, npu=rank))
             meeting = self.nodes.add(rank, f"gpu {rank}, barrier {barrier}")
@@ -234,10 +234,10 @@ class _Builder:
         for semaphore, initial in enumerate(gpu.semaphores):
             self._match_semaphore(rank, semaphore, initial, releases[semaphore], acquires[semaphore])
 
-    def _check_limit(self, where: str, found: int, which: int, rank: int) -> None:
-        what, most = _LIMITS[which]
-        if found > most:
-            self.violations.append(Violation("limit", f"{where}: {found} {what}, the executor takes {most}", npu=rank))
+    def _check_limit(self, where: str, number: int, which: int, rank: int) -> None:
+        counted, most = _LIMITS[which]
+        if number > most:
+            self.violations.append(Violation("limit", f"{where}: {number} {counted}, the executor takes {most}", npu=rank))
 
     def _join(self, state: _BlockState, rank: int, where: str) -> int:
         node = self.nodes.add(rank, where)
@@ -303,17 +303,17 @@ class _Builder:
             self.violations.append(Violation("size-mismatch", f"{where}: {len(read)} sources, expected one", npu=rank))
             return
         count = read[0][2]
-        own = read[0][1]
+        own_place = read[0][1]
         if not (len(read) == 1 and read[0][0] == rank):
-            own = rank * self.layout.stride + self.own_free[rank]
+            own_place = rank * self.layout.stride + self.own_free[rank]
             self.own_free[rank] += count
             for first, (owner, location, _) in enumerate(read):
                 if owner == rank:
-                    nodes.act(node, Action.COPY if first == 0 else Action.REDUCE, location, own, count)
+                    nodes.act(node, Action.COPY if first == 0 else Action.REDUCE, location, own_place, count)
                 else:
                     reader = nodes.add(owner, f"{where} reads")
                     nodes.order.append((state.fence, reader))
-                    nodes.message(reader, location, node, own, count, own if first else None)
+                    nodes.message(reader, location, node, own_place, count, own_place if first else None)
         for target in targets:
             for owner in target.ranks:
                 place = self._place(owner, target, op, where)
@@ -321,10 +321,10 @@ class _Builder:
                     return
                 if owner != rank:
                     writer = nodes.add(owner, f"{where} writes")
-                    nodes.message(node, own, writer, place[0], count)
+                    nodes.message(node, own_place, writer, place[0], count)
                     state.since.append(writer)
-                elif place[0] != own:
-                    nodes.act(node, Action.COPY, own, place[0], count)
+                elif place[0] != own_place:
+                    nodes.act(node, Action.COPY, own_place, place[0], count)
 
     def match_signals(self) -> None:
         """Tie every wait to the signal that it waits for: the n-th of the channel's other end."""
@@ -347,9 +347,9 @@ class _Builder:
             for number, (kind, peer) in enumerate(gpu.channels):
                 by_ends.setdefault((kind, rank, peer), []).append(number)
         pairs: dict[tuple[int, int], tuple[int, int]] = {}
-        for (kind, rank, peer), own in by_ends.items():
+        for (kind, rank, peer), mine in by_ends.items():
             theirs = by_ends.get((kind, peer, rank), [])
-            pairs.update(((rank, a), (peer, b)) for a, b in zip(own, theirs, strict=False))
+            pairs.update(((rank, a), (peer, b)) for a, b in zip(mine, theirs, strict=False))
         return pairs
 
     def _match_semaphore(self, rank: int, number: int, initial: int, releases: list[int], acquires: list[int]) -> None:

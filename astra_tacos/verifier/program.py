@@ -175,10 +175,10 @@ def examine_trace(
     condition = None
     unchecked: str | None = _TOO_BROKEN if violations else "it does not name the chunks that it moves"
     if order is not None and program.buffers is not None:
-        asked = collective_name
+        collective_wanted = collective_name
         collective_name, wrong, condition = check_trace_values(program, order, collective_name, root)
         unchecked = None
-        if asked is None and any(each.code == "chunk-count" for each in wrong):
+        if collective_wanted is None and any(violation.code == "chunk-count" for violation in wrong):
             # Nobody said what the traces are for, and parts of unequal sizes have any number of chunks.
             unchecked = f"{wrong[0].message}, or to be told what the traces are for"
             collective_name, wrong = None, []
@@ -299,8 +299,8 @@ def _check_name(name: str | None) -> None:
 def _judge_on(program: Program, violations: list[Violation], topology: Topology | None) -> tuple[Order | None, list[Violation]]:
     """As `judge_order`, with violations that are known, and those for messages that the network has no channel for."""
     channels = [] if topology is None else _check_channels(program, topology)
-    order, found = judge_order(program)
-    return order, violations + channels + found
+    order, problems = judge_order(program)
+    return order, violations + channels + problems
 
 
 def _check_channels(program: Program, topology: Topology) -> list[Violation]:
@@ -389,8 +389,8 @@ def prove_msccl_xml(path: str | Path, collective_name: str | None = None) -> Pro
 def prove_msccl_file(file: MscclFile, collective_name: str | None = None) -> ProvenProgram:
     """Prove a file that has been read, as `prove_msccl_xml` does."""
     # Without violations, every placement of the buffers computes the same; steps and messages do not differ.
-    found = examine_msccl_file(file, collective_name)
-    return _proven(file.path, found, least_bytes=file.least_bytes or None, most_bytes=file.most_bytes or None)
+    examined = examine_msccl_file(file, collective_name)
+    return _proven(file.path, examined, least_bytes=file.least_bytes or None, most_bytes=file.most_bytes or None)
 
 
 def prove_mscclpp_plan(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
@@ -436,8 +436,8 @@ def prove_trace(prefix: str | Path, collective_name: str | None = None, root: in
     if chunks is not None and np.any(is_symbolic):
         moved = chunks.moved
         trace = replace(trace, size_bytes=np.where(is_symbolic & (moved > 0), moved, trace.size_bytes))
-    found = examine_trace(trace, collective_name, root=root)
-    return _proven(prefix, found, numbers_chunks=True)
+    examined = examine_trace(trace, collective_name, root=root)
+    return _proven(prefix, examined, numbers_chunks=True)
 
 
 def prove(path: str | Path, collective_name: str | None = None) -> ProvenProgram:
@@ -454,13 +454,13 @@ def prove(path: str | Path, collective_name: str | None = None) -> ProvenProgram
 
 def _proven(
     path: str | Path,
-    found: Examined,
+    examined: Examined,
     least_bytes: int | None = None,
     most_bytes: int | None = None,
     why_no_schedule: str = "",
     numbers_chunks: bool = False,
 ) -> ProvenProgram:
-    verdict, program, order, condition = found.verdict, found.program, found.order, found.condition
+    verdict, program, order, condition = examined.verdict, examined.program, examined.order, examined.condition
     if verdict.violations:
         many = f"{len(verdict.violations):,} violations, the first: " if len(verdict.violations) > 1 else ""
         raise VerificationError(f"{path}: {many}{verdict.violations[0]}")

@@ -109,8 +109,8 @@ def check_alike(program: Program, order: Order) -> list[Violation]:
     unsure = np.flatnonzero(~order.comes_before(alike.first, alike.second))
     pairs = zip(alike.first[unsure].tolist(), alike.second[unsure].tolist(), strict=True)
     return [
-        Violation(alike.code, f"{describe(one)} and {describe(other)} {alike.text}", npu=int(program.op_rank[one]))
-        for one, other in pairs
+        Violation(alike.code, f"{describe(first)} and {describe(second)} {alike.text}", npu=int(program.op_rank[first]))
+        for first, second in pairs
     ]
 
 
@@ -208,10 +208,10 @@ def run(program: Program, order: Order, memory: dict[int, Value], naming: Naming
             arrived = [memory.get(src + k) for k in range(count)]
             if None in arrived:
                 violations.append(_absent(program, action, src + arrived.index(None)))
-        own = src if kind == Action.RECV_REDUCE else dst
+        kept_location = src if kind == Action.RECV_REDUCE else dst
         for k, value in enumerate(arrived):
             if kind in (Action.RECV_REDUCE, Action.REDUCE):
-                value = _sum(program, action, (memory.get(own + k), value), own + k, naming, violations)
+                value = _sum(program, action, (memory.get(kept_location + k), value), kept_location + k, naming, violations)
             if value is not None:
                 memory[dst + k] = value
             else:
@@ -239,23 +239,23 @@ def _sum(
     Adds a violation if nothing is at the location, if the values are of different chunks, or if they have a contribution in
     common. A missing second value adds none, as its message has a violation already.
     """
-    own, other = values
-    if own is None:
+    value, other = values
+    if value is None:
         violations.append(_absent(program, action, location))
         return None
     if other is None:
-        return own
-    if own[0] == other[0] and not own[1] & other[1]:
-        return own[0], own[1] | other[1]
+        return value
+    if value[0] == other[0] and not value[1] & other[1]:
+        return value[0], value[1] | other[1]
     op = int(program.action_op[action])
     where = f"{program.describe(op)} reduces"
-    if own[0] != other[0]:
-        message = f"{where} {naming.describe(other[0])} into {naming.describe(own[0])}"
-        violations.append(Violation("chunk-mixed", message, npu=int(program.op_rank[op]), chunk=naming.number(own[0])))
+    if value[0] != other[0]:
+        message = f"{where} {naming.describe(other[0])} into {naming.describe(value[0])}"
+        violations.append(Violation("chunk-mixed", message, npu=int(program.op_rank[op]), chunk=naming.number(value[0])))
     else:
-        message = f"{where} contributions of NPUs {_ranks(own[1] & other[1])} to {naming.describe(own[0])} a second time"
-        violations.append(Violation("contribution-twice", message, npu=int(program.op_rank[op]), chunk=naming.number(own[0])))
-    return own[0], own[1] | other[1]
+        message = f"{where} contributions of NPUs {_ranks(value[1] & other[1])} to {naming.describe(value[0])} a second time"
+        violations.append(Violation("contribution-twice", message, npu=int(program.op_rank[op]), chunk=naming.number(value[0])))
+    return value[0], value[1] | other[1]
 
 
 def compare(
@@ -275,16 +275,16 @@ def compare(
         if value == expected:
             continue
         rank, chunk = location // program.buffers.stride, naming.number(expected[0])
-        place, what = f"{name}: npu {rank} ends", naming.describe(expected[0])
+        place, expected_text = f"{name}: npu {rank} ends", naming.describe(expected[0])
         if value is None:
-            code, message = "chunk-missing", f"{place} without {what}"
+            code, message = "chunk-missing", f"{place} without {expected_text}"
         elif value[0] != expected[0]:
-            code, message = "chunk-wrong", f"{place} with {naming.describe(value[0])} in place of {what}"
+            code, message = "chunk-wrong", f"{place} with {naming.describe(value[0])} in place of {expected_text}"
         elif absent := expected[1] & ~value[1]:
-            code, message = "chunk-incomplete", f"{place} with {what} without the contributions of NPUs {_ranks(absent)}"
+            code, message = "chunk-incomplete", f"{place} with {expected_text} without the contributions of NPUs {_ranks(absent)}"
         else:
             excess = _ranks(value[1] & ~expected[1])
-            code, message = "chunk-mixed", f"{place} with {what} and, added to it, contributions of NPUs {excess}"
+            code, message = "chunk-mixed", f"{place} with {expected_text} and, added to it, contributions of NPUs {excess}"
         violations.append(Violation(code, message, npu=rank, chunk=chunk))
     return violations
 

@@ -37,7 +37,7 @@ class CollectiveNodes:
         """The distinct ranks of groups, and which each node has: of a group that does not exist, none."""
         group, place = distinct_places(self.group)
         number: dict[tuple[int, ...], int] = {}
-        which = [number.setdefault(self.members.get(each, ()), len(number)) for each in group.tolist()]
+        which = [number.setdefault(self.members.get(group_number, ()), len(number)) for group_number in group.tolist()]
         return list(number), np.array(which, np.int64)[place]
 
 
@@ -49,12 +49,12 @@ def collective_nodes(run: Run, moved: Ints | None = None) -> CollectiveNodes:
     pattern = columns.comm_type[rows].astype(np.int64)
     root = np.full(len(rows), NO_ROOT, np.int64)
     rank = trace.rank[rows]
-    for one in range(trace.num_ranks):
-        entries = np.arange(*np.searchsorted(rank, (one, one + 1)))
-        data = load_rank(trace, one)
+    for rank_number in range(trace.num_ranks):
+        entries = np.arange(*np.searchsorted(rank, (rank_number, rank_number + 1)))
+        data = load_rank(trace, rank_number)
         names = (PATTERN_ATTRIBUTE, GROUP_ATTRIBUTE)
-        told = any(name.encode() in data for name in names)
-        if not told and not np.isin(pattern[entries], list(ROOTED)).any():
+        names_any = any(name.encode() in data for name in names)
+        if not names_any and not np.isin(pattern[entries], list(ROOTED)).any():
             continue
         for entry in entries.tolist():
             node = node_at(data, int(columns.byte_offset[rows[entry]]))
@@ -64,9 +64,9 @@ def collective_nodes(run: Run, moved: Ints | None = None) -> CollectiveNodes:
             if pattern[entry] in ROOTED:
                 given = attribute(node, *ROOT_ATTRIBUTES)
                 root[entry] = NO_ROOT if given is None else int(given)
-            own = attribute(node, GROUP_ATTRIBUTE)
-            if own is not None and str(own).isdecimal():
-                group[entry] = int(own)
+            group_name = attribute(node, GROUP_ATTRIBUTE)
+            if group_name is not None and str(group_name).isdecimal():
+                group[entry] = int(group_name)
     members = members_of(run.groups.members, run.network.num_npus, np.unique(group))
     ranks = {number: tuple(sorted(of_group)) for number, of_group in members.items()}
     places = np.arange(run.network.num_npus) if moved is None else moved
@@ -74,6 +74,6 @@ def collective_nodes(run: Run, moved: Ints | None = None) -> CollectiveNodes:
     root[has_place] = places[root[has_place]]
     named = {place: rank for rank, place in enumerate(places.tolist())}
     for number in np.unique(group[lacks]).tolist():
-        first = min(ranks.get(number, ()), key=lambda each: named[each], default=NO_ROOT)
+        first = min(ranks.get(number, ()), key=lambda member: named[member], default=NO_ROOT)
         root[lacks & (group == number)] = first
     return CollectiveNodes(rows, pattern, trace.size_bytes[rows], root, group, ranks)

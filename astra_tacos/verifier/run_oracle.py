@@ -96,31 +96,31 @@ def verify_run(
     """
     violations: list[Violation] = []
     unchecked: list[str] = []
-    made: dict[int, list[Collective]] = {}
+    collectives_of: dict[int, list[Collective]] = {}
     num_messages = 0
     shortest = shortest_message(_fastest_gibps(after.network))
     for number, (prefix, trace) in enumerate(zip(after.prefixes, after.collectives, strict=True)):
         assert isinstance(trace, Trace)  # compact ones are of compact runs
         count = int(np.count_nonzero(trace.kind == NodeType.COMM_SEND))
         num_messages += count
-        told = parts.get(prefix)
-        if told is None or told.parts is None:
+        trace_parts = parts.get(prefix)
+        if trace_parts is None or trace_parts.parts is None:
             unchecked.append(f"{prefix}: nothing says what it is for")
             continue
-        if trace.num_ranks != told.num_positions:
-            text = f"{prefix}: traces of {trace.num_ranks} ranks, expected {told.num_positions}"
+        if trace.num_ranks != trace_parts.num_positions:
+            text = f"{prefix}: traces of {trace.num_ranks} ranks, expected {trace_parts.num_positions}"
             violations.append(Violation("rank-count", text))
             continue
         try:
-            made[number] = [part.make(told.num_positions) for part in told.parts]
+            collectives_of[number] = [part.make(trace_parts.num_positions) for part in trace_parts.parts]
         except ConfigError as error:
             violations.append(Violation("no-such-collective", f"{prefix}: {error}"))
             continue
         if most_messages is not None and count > most_messages:
             unchecked.append(f"{prefix}: its {count:,} messages are more than {most_messages:,}")
             continue
-        found, is_checked = _check_trace(after.directory / prefix, trace.num_ranks, made[number], shortest)
-        violations += found
+        problems, is_checked = _check_trace(after.directory / prefix, trace.num_ranks, collectives_of[number], shortest)
+        violations += problems
         if not is_checked:
             unchecked.append(f"{prefix}: it does not name the chunks that it moves")
     nodes, rewriting = None, None
@@ -130,16 +130,16 @@ def verify_run(
         first = next(differences, None)
         same_ranks = before.workload.num_ranks == after.workload.num_ranks
         if first is not None and same_ranks and has_other_origins(before, after):
-            found, rewriting = judge_scheduled(before, after, moved)
-            violations += found
+            problems, rewriting = judge_scheduled(before, after, moved)
+            violations += problems
         else:
             violations += () if first is None else (first, *differences)
             if place is not None:
-                asked = collective_nodes(before, moved)
-                nodes = replace(asked, row=place[asked.row])
+                nodes_before = collective_nodes(before, moved)
+                nodes = replace(nodes_before, row=place[nodes_before.row])
     if nodes is None:
         nodes = collective_nodes(after)
-    violations += _check_nodes(after, nodes, made)
+    violations += _check_nodes(after, nodes, collectives_of)
     violations += _check_sequences(after, nodes)
     is_native = after.implementation[nodes.row] == NATIVE
     counts = len(nodes.row), int(np.count_nonzero(is_native)), len(after.prefixes), num_messages
@@ -152,10 +152,10 @@ def _check_trace(
     """Violations of one trace by its data, and whether its result could be checked."""
     trace = read_trace(prefix, chunks=True, most_ranks=num_ranks)
     if not collectives:
-        program, found = chakra_program(trace)
+        program, problems = chakra_program(trace)
         if program.num_messages:
-            found.append(Violation("needless-message", f"{program.num_messages} messages, expected none"))
-        return _named(prefix, found), True
+            problems.append(Violation("needless-message", f"{program.num_messages} messages, expected none"))
+        return _named(prefix, problems), True
     verdict = verify_trace_of(trace, collectives, shortest_bytes)
     return _named(prefix, verdict.violations), bool(verdict.violations) or verdict.unchecked is None
 
@@ -168,7 +168,7 @@ def _fastest_gibps(network: NetworkConfig) -> float:
 
 
 def _named(prefix: Path, violations: Iterable[Violation]) -> list[Violation]:
-    return [replace(each, message=f"{prefix.name}: {each.message}") for each in violations]
+    return [replace(violation, message=f"{prefix.name}: {violation.message}") for violation in violations]
 
 
 def _compare(before: Run, after: Run, moved: Ints) -> tuple[Ints | None, Iterator[Violation]]:
@@ -232,7 +232,7 @@ def _rank(trace: Trace, row: int) -> int:
     return int(np.searchsorted(trace.rank_first, row, side="right")) - 1
 
 
-def _check_nodes(after: Run, nodes: CollectiveNodes, made: dict[int, list[Collective]]) -> list[Violation]:
+def _check_nodes(after: Run, nodes: CollectiveNodes, collectives_of: dict[int, list[Collective]]) -> list[Violation]:
     """Violations for nodes whose trace is not for them."""
     trace = after.workload
     in_group = group_ids(after.columns)[nodes.row]
@@ -244,34 +244,38 @@ def _check_nodes(after: Run, nodes: CollectiveNodes, made: dict[int, list[Collec
     first, place = row_places(*columns)
     wrong: list[str] = []
     for of_first in zip(*(column[first].tolist() for column in columns), strict=True):  # nodes that are alike are judged once
-        number, native, group, rank, pattern, size, root, asked = of_first
-        ranks = nodes.members.get(asked, ())
+        number, native, group, rank, pattern, size, root, group_key = of_first
+        ranks = nodes.members.get(group_key, ())
         if number == NATIVE:
             kept = pattern not in COLLECTIVE_NAMES or (native == pattern and sorted_members.get(group) == ranks)
             wrong.append("" if kept else " runs a native collective of another pattern or group")
             continue
-        why = _why_not(made[number], position.get(group, {}), rank, (pattern, size, root, ranks)) if number in made else ""
+        why = (
+            _why_not(collectives_of[number], position.get(group, {}), rank, (pattern, size, root, ranks))
+            if number in collectives_of
+            else ""
+        )
         wrong.append(f" ({pattern_name(pattern)} of {size:,} bytes) runs {after.prefixes[number]}: {why}" if why else "")
-    found: list[Violation] = []
+    violations: list[Violation] = []
     is_wrong = np.array([why != "" for why in wrong], np.bool_)[place]
     for entry in np.flatnonzero(is_wrong).tolist():
         row = int(nodes.row[entry])
-        found.append(Violation("wrong-collective", trace.describe_node(row) + wrong[place[entry]], npu=_rank(trace, row)))
-    return found
+        violations.append(Violation("wrong-collective", trace.describe_node(row) + wrong[place[entry]], npu=_rank(trace, row)))
+    return violations
 
 
 def _why_not(
-    collectives: list[Collective], position: dict[int, int], rank: int, what: tuple[int, int, int, tuple[int, ...]]
+    collectives: list[Collective], position: dict[int, int], rank: int, instance: tuple[int, int, int, tuple[int, ...]]
 ) -> str:
     """Why a trace, run by ranks at those positions, is not what a rank's node has to do; "" if it is."""
-    pattern, size, root, ranks = what
+    pattern, size, root, ranks = instance
     if not collectives:
         return "" if len(ranks) < 2 or size < 1 else "it does nothing"
-    own = [each for each in collectives if position.get(rank, -1) in each.member_npus]
-    if len(own) != 1:
-        return f"it is for {len(own)} collectives of this rank, expected one"
-    (collective,) = own
-    at = [position.get(each, -1) for each in ranks]
+    candidates = [collective for collective in collectives if position.get(rank, -1) in collective.member_npus]
+    if len(candidates) != 1:
+        return f"it is for {len(candidates)} collectives of this rank, expected one"
+    (collective,) = candidates
+    at = [position.get(member, -1) for member in ranks]
     if collective.name != COLLECTIVE_NAMES.get(CommType(pattern)) or collective.size_bytes != size:
         return f"which is for {collective.name} of {collective.size_bytes:,} bytes"
     if collective.member_npus.tolist() != at:
@@ -289,7 +293,7 @@ def _check_sequences(after: Run, nodes: CollectiveNodes) -> list[Violation]:
     trace, rank_of = after.workload, after.workload.rank
     is_native = bool(np.all(after.implementation[nodes.row] == NATIVE))
     unordered: set[int] = set()
-    found: list[Violation] = []
+    violations: list[Violation] = []
     groups, of_node = nodes.groups
     ordered = np.zeros(trace.num_nodes, np.bool_)
     ordered[nodes.row] = np.array([len(ranks) > 1 for ranks in groups], np.bool_)[of_node]
@@ -299,7 +303,7 @@ def _check_sequences(after: Run, nodes: CollectiveNodes) -> list[Violation]:
         begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
         first = trace.dep_first[begin : end + 1]
         waits = np.diff(first), trace.dep[first[0] : first[-1]] - begin, ordered[begin:end]
-        key = tuple(each.tobytes() for each in waits)  # many ranks have the same dependencies
+        key = tuple(column.tobytes() for column in waits)  # many ranks have the same dependencies
         if key not in known:
             depth = _depths(*waits)
             known[key] = np.array(list(depth), np.int64), np.flatnonzero(np.diff(list(depth.values())) != 1)
@@ -308,38 +312,38 @@ def _check_sequences(after: Run, nodes: CollectiveNodes) -> list[Violation]:
         if len(gaps) and is_native:
             unordered.add(rank)
         elif len(gaps):
-            one, other = chains[-1][gaps[0] : gaps[0] + 2].tolist()
-            text = f"nothing orders {trace.describe_node(one)} and {trace.describe_node(other)}"
-            found.append(Violation("no-order", text, npu=rank))
-    asked = np.zeros((2, trace.num_nodes), np.int64)
-    asked[:, nodes.row] = of_node, row_places(nodes.pattern, nodes.size_bytes, nodes.root)[1]
+            node, other = chains[-1][gaps[0] : gaps[0] + 2].tolist()
+            text = f"nothing orders {trace.describe_node(node)} and {trace.describe_node(other)}"
+            violations.append(Violation("no-order", text, npu=rank))
+    identity = np.zeros((2, trace.num_nodes), np.int64)
+    identity[:, nodes.row] = of_node, row_places(nodes.pattern, nodes.size_bytes, nodes.root)[1]
     row = np.concatenate(chains)
     in_group, runs = group_ids(after.columns)[row], after.implementation[row]
     earliest, sequence = row_places(in_group, runs, np.where(runs == NATIVE, after.columns.comm_type[row], 0))
     begins, rows = group_by(sequence, row, len(earliest))
-    for one in np.argsort(earliest).tolist():
-        group, number = int(in_group[earliest[one]]), int(runs[earliest[one]])
-        own = rows[begins[one] : begins[one + 1]]
-        ranks, times = np.unique(rank_of[own], return_counts=True)
+    for use in np.argsort(earliest).tolist():
+        group, number = int(in_group[earliest[use]]), int(runs[earliest[use]])
+        own_rows = rows[begins[use] : begins[use + 1]]
+        ranks, times = np.unique(rank_of[own_rows], return_counts=True)
         name = "native collectives" if number == NATIVE else after.prefixes[number]
         if times.min() < times.max():
-            found.append(Violation("out-of-step", f"group {group}: ranks run {name} unequally often"))
+            violations.append(Violation("out-of-step", f"group {group}: ranks run {name} unequally often"))
             continue
         expected = after.groups.members.get(group, tuple(range(trace.num_ranks)) if group == ALL_RANKS else ())
         if set(ranks.tolist()) != set(expected):
             text = f"group {group}: {len(ranks)} of {len(expected)} ranks run {name}"
-            found.append(Violation("rank-missing", text))
+            violations.append(Violation("rank-missing", text))
             continue
-        turns = own.reshape(len(ranks), -1)
-        at = _disagreement(*asked[:, turns]) if unordered.isdisjoint(ranks.tolist()) else None
+        turns = own_rows.reshape(len(ranks), -1)
+        at = _disagreement(*identity[:, turns]) if unordered.isdisjoint(ranks.tolist()) else None
         if at is not None:
-            whom = ", ".join(map(str, groups[asked[0, turns[at]]][:8]))
+            whom = ", ".join(map(str, groups[identity[0, turns[at]]][:8]))
             text = f"group {group}: {name} meets different collectives of ranks {whom}"
-            found.append(Violation("out-of-step", f"{text} ({trace.describe_node(int(turns[0, at[1]]))})"))
-    return found
+            violations.append(Violation("out-of-step", f"{text} ({trace.describe_node(int(turns[0, at[1]]))})"))
+    return violations
 
 
-def _disagreement(ranks: Ints, what: Ints) -> tuple[int, int] | None:
+def _disagreement(ranks: Ints, identity: Ints) -> tuple[int, int] | None:
     """The first turn, as (rank, turn), at which collectives of the same ranks are different ones; None if there is none.
 
     Parameters
@@ -349,12 +353,12 @@ def _disagreement(ranks: Ints, what: Ints) -> tuple[int, int] | None:
     """
     turn = np.broadcast_to(np.arange(ranks.shape[1]), ranks.shape).ravel()
     first, place = row_places(turn, ranks.ravel())
-    differs = what.ravel() != what.ravel()[first][place]
-    found = first[place[differs]]
-    if not len(found):
+    differs = identity.ravel() != identity.ravel()[first][place]
+    places = first[place[differs]]
+    if not len(places):
         return None
-    rank, at = np.divmod(found, ranks.shape[1])
-    return min(zip(rank.tolist(), at.tolist(), strict=True), key=lambda each: (each[1], each[0]))
+    rank, at = np.divmod(places, ranks.shape[1])
+    return min(zip(rank.tolist(), at.tolist(), strict=True), key=lambda place: (place[1], place[0]))
 
 
 def _depths(num_waits: Ints, dep: Ints, counts: Bools) -> dict[int, int]:
@@ -387,4 +391,4 @@ def _depths(num_waits: Ints, dep: Ints, counts: Bools) -> dict[int, int]:
             waits[later] -= 1
             if not waits[later]:
                 ready.append(later)
-    return dict(sorted(depth.items(), key=lambda each: each[1]))
+    return dict(sorted(depth.items(), key=lambda entry: entry[1]))

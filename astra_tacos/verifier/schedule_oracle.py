@@ -135,9 +135,9 @@ def _moved_bytes(collective: Collective) -> int:
         return collective.size_bytes * others  # own parts of all buffers are one buffer; gathered shards are of one size
     pieces = (others + 1) * collective.chunks_per_npu
     first = int(np.searchsorted(collective.member_npus, collective.root or 0)) * collective.chunks_per_npu
-    own = [collective.size_bytes * (k + 1) // pieces - collective.size_bytes * k // pieces for k in range(pieces)]
-    own.sort(reverse=True)
-    return collective.size_bytes - sum(own[first : first + collective.chunks_per_npu])
+    sizes = [collective.size_bytes * (k + 1) // pieces - collective.size_bytes * k // pieces for k in range(pieces)]
+    sizes.sort(reverse=True)
+    return collective.size_bytes - sum(sizes[first : first + collective.chunks_per_npu])
 
 
 def _check_ends(collective: Collective) -> list[Violation]:
@@ -148,12 +148,12 @@ def _check_ends(collective: Collective) -> list[Violation]:
     sources = [collective.root] if collective.name == "scatter" else members
     targets = [collective.root] if collective.name == "gather" else members
     expected = {(src, dst): collective.chunks_per_npu for src in sources for dst in targets if src != dst}
-    found = Counter(zip(collective.chunk_owner.tolist(), collective.chunk_target.tolist(), strict=True))
-    wrong = sorted(ends for ends in expected.keys() | found.keys() if expected.get(ends) != found.get(ends))
+    counts = Counter(zip(collective.chunk_owner.tolist(), collective.chunk_target.tolist(), strict=True))
+    wrong = sorted(ends for ends in expected.keys() | counts.keys() if expected.get(ends) != counts.get(ends))
     if not wrong:
         return []
     src, dst = wrong[0]
-    text = f"{found[src, dst]} chunks from NPU {src} to NPU {dst}, expected {expected.get((src, dst), 0)}"
+    text = f"{counts[src, dst]} chunks from NPU {src} to NPU {dst}, expected {expected.get((src, dst), 0)}"
     return [Violation("chunk-ends", f"{text} (and {len(wrong) - 1} pairs more)" if len(wrong) > 1 else text)]
 
 
@@ -165,11 +165,11 @@ def _check_references(schedule: Schedule) -> tuple[Ints, list[Violation]]:
         ("chunk", schedule.chunk, schedule.collective.num_chunks),
         ("channel", schedule.channel, schedule.topology.num_channels),
     )
-    for what, column, count in limits:
+    for kind, column, count in limits:
         outside = (column < 0) | (column >= count)
         ok &= ~outside
         for row in np.flatnonzero(outside).tolist():
-            violations.append(Violation(f"no-such-{what}", f"send {row}: {what} {column[row]}, expected 0 to {count - 1}", row))
+            violations.append(Violation(f"no-such-{kind}", f"send {row}: {kind} {column[row]}, expected 0 to {count - 1}", row))
     return np.flatnonzero(ok), violations
 
 
@@ -272,13 +272,13 @@ def _check_overlaps(
     swapped = same & ~overlap & (row[after] < row[before]) & (reached[after] >= reached[before]) & (reached is begin)
     overtakes = same & ~overlap & (reached[after] < reached[before])
     violations = []
-    for code, which, what in (
+    for code, which, finding in (
         ("double-booked", overlap, "takes a link that is held by"),
         ("out-of-order", swapped, "comes later on its link, but earlier in the schedule, than"),
         ("overtaken", overtakes, "reached a switch earlier, but is served after"),
     ):
         for i in np.flatnonzero(which):
-            text = f"{what} send {row[before[i]]} ({schedule.topology.describe_link(int(link[after[i]]))})"
+            text = f"{finding} send {row[before[i]]} ({schedule.topology.describe_link(int(link[after[i]]))})"
             violations.append(at_send(schedule, code, int(row[after[i]]), text))
     return violations
 
@@ -319,10 +319,10 @@ def _check_contributions(schedule: Schedule, row: Ints, last: Ints) -> list[Viol
     room = 0
     while True:
         faults = [np.empty(room, np.int64) for _ in range(4)]
-        found = kernels.follow_contributions(events_by_chunk, goal, kernels.Faults(*faults))
-        if found <= room:
+        num_faults = kernels.follow_contributions(events_by_chunk, goal, kernels.Faults(*faults))
+        if num_faults <= room:
             break
-        room = found
+        room = num_faults
     texts = {
         kernels.ABSENT: ("chunk-absent", "leaves before any part of the chunk has arrived"),
         kernels.COUNTED_TWICE: ("counted-twice", "adds a contribution that the destination already has"),

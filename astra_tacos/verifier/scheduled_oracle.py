@@ -82,7 +82,7 @@ class Rewriting:
 
     def lines(self) -> tuple[str, ...]:
         """The counts that are not 0, in words."""
-        told = (
+        texts = (
             (self.nodes_cut, "node{s} cut into parts that add up to {it}"),
             (self.collectives_merged, "collective node{s} made of several"),
             (self.all_reduces_halved, "All-Reduce node{s} made a Reduce-Scatter and an All-Gather"),
@@ -94,9 +94,9 @@ class Rewriting:
             (self.collectives_padded, "collective node{s} with spare bytes, so that all members have equal shares"),
             (self.waits_within_padding, "wait{s} between parts that share only spare bytes {is} gone"),
         )
-        one = {"s": "", "it": "it", "y": "y", "is": "is"}
+        singular = {"s": "", "it": "it", "y": "y", "is": "is"}
         many = {"s": "s", "it": "them", "y": "ies", "is": "are"}
-        return tuple(f"{count:,} {text.format(**(one if count == 1 else many))}" for count, text in told if count)
+        return tuple(f"{count:,} {text.format(**(singular if count == 1 else many))}" for count, text in texts if count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class _Rank:
     ----------
     new
         The nodes after, each behind all that it waits for.
-    asked, made
+    old_collectives, new_collectives
         Collectives before and after.
     place_of
         The rank after by the number of the rank before.
@@ -149,8 +149,8 @@ class _Rank:
 
     old: dict[int, Any]
     new: list[Any]
-    asked: _Collectives
-    made: _Collectives
+    old_collectives: _Collectives
+    new_collectives: _Collectives
     place_of: list[int]
     gradients: set[int]
     pieces: dict[int, list[_Piece]] = field(default_factory=dict)
@@ -217,11 +217,11 @@ def judge_scheduled(before: Run, after: Run, moved: Ints) -> tuple[list[Violatio
     moved
         int64[num_ranks], where the ranks are that nodes of the run before name as peers and roots.
     """
-    asked, made = _collectives(before, moved), _collectives(after, None)
+    old_collectives, new_collectives = _collectives(before, moved), _collectives(after, None)
     place_of = moved.tolist()
-    instances = _instances(before, asked, place_of)
+    instances = _instances(before, old_collectives, place_of)
     counts: Counter[str] = Counter()
-    found: list[Violation] = []
+    violations: list[Violation] = []
     listed: list[_Listed] = []
     for number in range(before.workload.num_ranks):
         old, new = (read_messages(run.workload.file(number))[1] for run in (before, after))
@@ -229,21 +229,21 @@ def judge_scheduled(before: Run, after: Run, moved: Ints) -> tuple[list[Violatio
         rank = _Rank(
             {node.id: node for node in old},
             _issued(new, in_file.__getitem__),
-            asked[number],
-            made[number],
+            old_collectives[number],
+            new_collectives[number],
             place_of,
             _gradients(old),
         )
         problems = [*_whole(rank, new), *_origins(rank), *_work(rank), *_bytes(rank)]
         problems += () if problems else _order(rank)
         problems += () if problems else _unordered(rank)
-        found += (Violation(code, f"rank {number}: {text}", npu=number) for code, text in problems)
+        violations += (Violation(code, f"rank {number}: {text}", npu=number) for code, text in problems)
         counts += rank.counts
-        if not found:
+        if not violations:
             listed.append(_list(rank, number, old, instances[number]))
-    if not found:
-        found += [*_agreement(listed), *_deliveries(listed)]
-    return found, Rewriting(**counts)
+    if not violations:
+        violations += [*_agreement(listed), *_deliveries(listed)]
+    return violations, Rewriting(**counts)
 
 
 _Problem = tuple[str, str]
@@ -253,13 +253,13 @@ _Problem = tuple[str, str]
 def _collectives(run: Run, moved: Ints | None) -> list[_Collectives]:
     """The collectives of each rank."""
     trace, nodes = run.workload, collective_nodes(run, moved)
-    found: list[_Collectives] = [{} for _ in range(trace.num_ranks)]
+    collectives_of_rank: list[_Collectives] = [{} for _ in range(trace.num_ranks)]
     rows = (trace.rank[nodes.row], trace.node_id[nodes.row], run.implementation[nodes.row], group_ids(run.columns)[nodes.row])
     columns = (column.tolist() for column in (*rows, nodes.pattern, nodes.size_bytes, nodes.root, nodes.group))
     for rank, node, implementation, named, pattern, size, root, group in zip(*columns, strict=True):
         ranks = nodes.members.get(group, ())
-        found[rank][node] = _Collective(pattern, size, root, ranks, group, (implementation, named))
-    return found
+        collectives_of_rank[rank][node] = _Collective(pattern, size, root, ranks, group, (implementation, named))
+    return collectives_of_rank
 
 
 def _issued(nodes: list[Any], key: Callable[[int], int] = int) -> list[Any]:
@@ -284,22 +284,22 @@ def _issued(nodes: list[Any], key: Callable[[int], int] = int) -> list[Any]:
     return order
 
 
-def _instances(before: Run, asked: list[_Collectives], place_of: list[int]) -> list[dict[int, Any]]:
+def _instances(before: Run, collectives_of_rank: list[_Collectives], place_of: list[int]) -> list[dict[int, Any]]:
     """For each rank, by the id of its node, the collective that the node is part of: the same object on all ranks.
 
     The k-th nodes of one group, pattern, size and root are one collective; those of one name where all ranks have the same
     distinct names, unless ranks would then wait for each other in a cycle.
     """
-    by_turn: list[dict[int, Any]] = [{} for _ in asked]
+    by_turn: list[dict[int, Any]] = [{} for _ in collectives_of_rank]
     names: dict[Any, dict[int, list[str]]] = defaultdict(dict)
     ranks = []
-    for rank, own in enumerate(asked):
+    for rank, collectives in enumerate(collectives_of_rank):
         nodes = _issued(read_messages(before.workload.file(rank))[1])
         ranks.append(nodes)
         for node in nodes:
-            if node.id in own:
-                what = own[node.id]
-                kind = what.group, what.pattern, what.size_bytes, what.root
+            if node.id in collectives:
+                collective = collectives[node.id]
+                kind = collective.group, collective.pattern, collective.size_bytes, collective.root
                 listed = names[kind].setdefault(rank, [])
                 by_turn[rank][node.id] = (kind, len(listed))
                 listed.append(node.name)
@@ -313,8 +313,8 @@ def _instances(before: Run, asked: list[_Collectives], place_of: list[int]) -> l
     if not named:
         return by_turn
     by_name = [
-        {node: (kind, names[kind][rank][turn]) if kind in named else (kind, turn) for node, (kind, turn) in own.items()}
-        for rank, own in enumerate(by_turn)
+        {node: (kind, names[kind][rank][turn]) if kind in named else (kind, turn) for node, (kind, turn) in collectives.items()}
+        for rank, collectives in enumerate(by_turn)
     ]
     return by_turn if _has_cycle(ranks, by_name, place_of) else by_name
 
@@ -348,17 +348,17 @@ def _gradients(nodes: list[Any]) -> set[int]:
     for node in nodes:
         for dep in node.data_deps:
             readers.setdefault(dep, []).append(node.id)
-    found: set[int] = set()
+    gradients: set[int] = set()
     while True:
         more = {
             number
             for number, users in readers.items()
             if kind.get(number) == NodeType.COMP
-            and (all(kind[user] == NodeType.COMM_COLL for user in users) or (len(users) == 1 and users[0] in found))
+            and (all(kind[user] == NodeType.COMM_COLL for user in users) or (len(users) == 1 and users[0] in gradients))
         }
-        if more == found:
-            return found
-        found = more
+        if more == gradients:
+            return gradients
+        gradients = more
 
 
 def _number(node: Any, name: str) -> int:
@@ -387,19 +387,19 @@ def _origins(rank: _Rank) -> Iterator[_Problem]:
             yield "nodes-added", f"node {node.id} does not say where it comes from"
             continue
         sources = str(text).split()
-        rank.counts["collectives_merged"] += len({one.partition("[")[0] for one in sources}) > 1
-        for one in sources:
-            if match := _WHOLE.fullmatch(one):
+        rank.counts["collectives_merged"] += len({source.partition("[")[0] for source in sources}) > 1
+        for source in sources:
+            if match := _WHOLE.fullmatch(source):
                 old, begin, end = int(match[1]), Fraction(0), Fraction(1)
-            elif match := _PART.fullmatch(one):
+            elif match := _PART.fullmatch(source):
                 old, part, parts = int(match[1]), int(match[2]), int(match[3])
                 begin, end = Fraction(part, max(parts, 1)), Fraction(part + 1, max(parts, 1))
-            elif match := _BYTES.fullmatch(one):
+            elif match := _BYTES.fullmatch(source):
                 old = int(match[1])
-                size = rank.asked[old].size_bytes if old in rank.asked else 1
+                size = rank.old_collectives[old].size_bytes if old in rank.old_collectives else 1
                 begin, end = Fraction(int(match[2]), max(size, 1)), Fraction(int(match[3]), max(size, 1))
             else:
-                yield "nodes-changed", f"node {node.id} comes from {one[:40]!r}"
+                yield "nodes-changed", f"node {node.id} comes from {source[:40]!r}"
                 continue
             if old not in rank.old or rank.old[old].type != node.type:
                 yield "nodes-changed", f"node {node.id} comes from node {old}, which is not there or of another kind"
@@ -423,7 +423,7 @@ def _work(rank: _Rank) -> Iterator[_Problem]:
     """All nodes but collectives are there once."""
     for old, pieces in rank.pieces.items():
         node = rank.old[old]
-        if node.type == NodeType.COMM_COLL and old in rank.asked:
+        if node.type == NodeType.COMM_COLL and old in rank.old_collectives:
             continue
         rank.counts["nodes_cut"] += len(pieces) > 1
         if not _covers_once(pieces):
@@ -440,11 +440,11 @@ def _work(rank: _Rank) -> Iterator[_Problem]:
             if sum(piece.node.duration_micros for piece in pieces) != node.duration_micros:
                 yield "nodes-changed", f"the durations of the parts of node {old} do not add up"
             for name in _WORK:
-                whole = _number(node, name)
-                if whole > 0 and any(_number(piece.node, name) < 1 for piece in pieces):
+                total = _number(node, name)
+                if total > 0 and any(_number(piece.node, name) < 1 for piece in pieces):
                     yield "nodes-changed", f"a part of node {old} has no {name}: ASTRA-sim skips it"
                 parts = [_number(piece.node, name) for piece in pieces]
-                if sum(parts) != whole and not (whole < 0 and set(parts) == {whole}):
+                if sum(parts) != total and not (total < 0 and set(parts) == {total}):
                     yield "nodes-changed", f"{name} of the parts of node {old} does not add up"
 
 
@@ -456,26 +456,26 @@ def _bytes(rank: _Rank) -> Iterator[_Problem]:
     """Every byte of a collective is in one of the same pattern, or in a Reduce-Scatter and in an All-Gather."""
     carried: Counter[int] = Counter()
     for old, pieces in rank.pieces.items():
-        if old not in rank.asked:
+        if old not in rank.old_collectives:
             continue
-        what = rank.asked[old]
+        old_collective = rank.old_collectives[old]
         by_pattern: dict[int, list[_Piece]] = defaultdict(list)
         for piece in pieces:
-            if piece.node.id not in rank.made:
+            if piece.node.id not in rank.new_collectives:
                 yield "wrong-collective", f"node {piece.node.id} is no collective"
                 return
-            made = rank.made[piece.node.id]
-            by_pattern[made.pattern].append(piece)
-            carried[piece.node.id] += int((piece.end - piece.begin) * what.size_bytes)
-            if (made.ranks, made.root) != (what.ranks, what.root):
+            new_collective = rank.new_collectives[piece.node.id]
+            by_pattern[new_collective.pattern].append(piece)
+            carried[piece.node.id] += int((piece.end - piece.begin) * old_collective.size_bytes)
+            if (new_collective.ranks, new_collective.root) != (old_collective.ranks, old_collective.root):
                 yield "wrong-collective", f"collective {old} is in another group, or has another root"
-        is_halved = set(by_pattern) == _HALVES != {what.pattern}
+        is_halved = set(by_pattern) == _HALVES != {old_collective.pattern}
         rank.counts["all_reduces_halved"] += is_halved
         rank.counts["nodes_cut"] += max(len(of_one) for of_one in by_pattern.values()) > 1
-        if set(by_pattern) != {what.pattern} and not (is_halved and what.pattern == CommType.ALL_REDUCE):
+        if set(by_pattern) != {old_collective.pattern} and not (is_halved and old_collective.pattern == CommType.ALL_REDUCE):
             names = ", ".join(pattern_name(pattern) for pattern in by_pattern)
             yield "wrong-collective", f"collective {old} has become {names}"
-        elif what.size_bytes and not all(_covers_once(of_one) for of_one in by_pattern.values()):
+        elif old_collective.size_bytes and not all(_covers_once(of_one) for of_one in by_pattern.values()):
             yield "wrong-collective", f"not every byte of collective {old} is carried exactly once"
         elif is_halved:
             for piece in by_pattern[int(CommType.REDUCE_SCATTER)]:
@@ -483,13 +483,13 @@ def _bytes(rank: _Rank) -> Iterator[_Problem]:
     for node in rank.new:
         if node.id not in carried:
             continue
-        made, held = rank.made[node.id], carried[node.id]
-        size, count = made.size_bytes, len(made.ranks)
+        new_collective, held = rank.new_collectives[node.id], carried[node.id]
+        size, count = new_collective.size_bytes, len(new_collective.ranks)
         fits = size == held
-        if not fits and not str(attribute(node, ORIGIN_ATTRIBUTE)).isdecimal() and made.pattern in _HALVES:
-            whole = size if made.pattern == CommType.REDUCE_SCATTER else size * count
-            fits = held <= whole < max(held + count, count * rank.num_ranks + 1)
-            rank.counts["collectives_padded"] += fits and whole > held
+        if not fits and not str(attribute(node, ORIGIN_ATTRIBUTE)).isdecimal() and new_collective.pattern in _HALVES:
+            total = size if new_collective.pattern == CommType.REDUCE_SCATTER else size * count
+            fits = held <= total < max(held + count, count * rank.num_ranks + 1)
+            rank.counts["collectives_padded"] += fits and total > held
         if not fits:
             yield "wrong-collective", f"collective {node.id} has {size:,} bytes, but carries {held:,}"
 
@@ -522,7 +522,7 @@ def _waits(rank: _Rank, node: Any, *, is_data: bool) -> Iterator[_Problem]:
         earlier = [piece for piece in rank.pieces[dep] if piece.is_last]
         by_share = is_data and len(earlier) > 1 and len(starts) > 1 and (other.type, node.type) in _BY_SHARE
         # Pieces of collectives end at whole shards, so each may end a byte of every rank later than the work beside it.
-        sizes = [rank.asked[one.id].size_bytes for one in (node, other) if one.id in rank.asked]
+        sizes = [rank.old_collectives[waiter.id].size_bytes for waiter in (node, other) if waiter.id in rank.old_collectives]
         spare = max((Fraction(len(earlier) * rank.num_ranks, max(size, 1)) for size in sizes), default=Fraction(0))
         lost = [
             (piece, before)
@@ -553,10 +553,10 @@ def _unordered(rank: _Rank) -> Iterator[_Problem]:
     """Collectives of one group are in one order."""
     last: dict[tuple[Any, ...], Any] = {}
     for node in rank.new:
-        made = rank.made.get(node.id)
-        if made is None or len(made.ranks) < 2:
+        new_collective = rank.new_collectives.get(node.id)
+        if new_collective is None or len(new_collective.ranks) < 2:
             continue
-        key = made.ranks, made.run_as[1]
+        key = new_collective.ranks, new_collective.run_as[1]
         if key in last and not rank.waits(node, last[key]):
             yield "no-order", f"nothing orders nodes {last[key].id} and {node.id}"
         last[key] = node
@@ -569,15 +569,17 @@ def _list(rank: _Rank, number: int, old: list[Any], instance_of: dict[int, Any])
     for source, pieces in rank.pieces.items():
         for piece in pieces:
             shares[piece.node.id] = source, piece.begin, piece.end
-            if source in rank.asked:
+            if source in rank.old_collectives:
                 contents[piece.node.id].append((instance_of.get(source), piece.begin, piece.end))
     collectives: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
     for node in rank.new:
-        made = rank.made.get(node.id)
-        if made is not None and len(made.ranks) > 1:
+        new_collective = rank.new_collectives.get(node.id)
+        if new_collective is not None and len(new_collective.ranks) > 1:
             carried = frozenset(contents[node.id])
-            key = made.ranks, made.run_as[1]
-            collectives[key].append((made.pattern, made.size_bytes, made.root, made.run_as, carried))
+            key = new_collective.ranks, new_collective.run_as[1]
+            collectives[key].append(
+                (new_collective.pattern, new_collective.size_bytes, new_collective.root, new_collective.run_as, carried)
+            )
     before = _messages(number, _issued(old), rank.place_of)
     after = _messages(number, rank.new, list(range(rank.num_ranks)))
     return _Listed(before, after, shares, collectives)
@@ -585,7 +587,7 @@ def _list(rank: _Rank, number: int, old: list[Any], instance_of: dict[int, Any])
 
 def _agreement(listed: list[_Listed]) -> Iterator[Violation]:
     """Members of a group have the same collectives in the same order."""
-    for key in dict.fromkeys(key for own in listed for key in own.collectives):
+    for key in dict.fromkeys(key for rank_lists in listed for key in rank_lists.collectives):
         ranks = key[0]
         of_rank = {rank: listed[rank].collectives.get(key) if rank < len(listed) else None for rank in ranks}
         for other in ranks:
@@ -596,43 +598,43 @@ def _agreement(listed: list[_Listed]) -> Iterator[Violation]:
 
 def _messages(rank: int, nodes: list[Any], place_of: list[int]) -> list[_Message]:
     """The sends and receives of a rank."""
-    found = []
+    messages = []
     for node in nodes:
         if node.type in _MESSAGES:
             is_send = node.type == NodeType.COMM_SEND
             peer = _renumbered(_number(node, "comm_dst" if is_send else "comm_src"), place_of)
             ends = (rank, peer) if is_send else (peer, rank)
-            found.append(_Message(node.id, is_send, (_number(node, "comm_tag") % TAGS, *ends, _number(node, "comm_size"))))
-    return found
+            messages.append(_Message(node.id, is_send, (_number(node, "comm_tag") % TAGS, *ends, _number(node, "comm_size"))))
+    return messages
 
 
 def _matched(messages: list[list[_Message]]) -> dict[tuple[int, int], tuple[int, int]]:
     """The rank and id of the receive of each send: first come, first served, by tag, ends and size."""
     waiting: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
-    for rank, own in enumerate(messages):
-        for message in own:
+    for rank, messages_of_rank in enumerate(messages):
+        for message in messages_of_rank:
             if not message.is_send:
                 waiting[message.key].append((rank, message.node))
     for receives in waiting.values():
         receives.reverse()
     return {
         (rank, message.node): waiting[message.key].pop()
-        for rank, own in enumerate(messages)
-        for message in own
+        for rank, messages_of_rank in enumerate(messages)
+        for message in messages_of_rank
         if message.is_send and waiting[message.key]
     }
 
 
 def _deliveries(listed: list[_Listed]) -> Iterator[Violation]:
     """A receive gets that share of the message which it was to get."""
-    before, after = _matched([own.old for own in listed]), _matched([own.new for own in listed])
+    before, after = _matched([rank_lists.old for rank_lists in listed]), _matched([rank_lists.new for rank_lists in listed])
     for (sender, node), (receiver, other) in after.items():
         source, *share = listed[sender].shares[node]
         target, *got = listed[receiver].shares[other]
         if before.get((sender, source)) != (receiver, target) or share != got:
             text = f"node {other} of rank {receiver} receives node {node} of rank {sender}, another message or part"
             yield Violation("wrong-message", text, npu=receiver)
-    num_sends = sum(message.is_send for own in listed for message in own.old)
-    lost = sum(message.is_send for own in listed for message in own.new) - len(after)
+    num_sends = sum(message.is_send for rank_lists in listed for message in rank_lists.old)
+    lost = sum(message.is_send for rank_lists in listed for message in rank_lists.new) - len(after)
     if lost > num_sends - len(before):
         yield Violation("wrong-message", f"nobody receives {lost} messages, expected {num_sends - len(before)}")

@@ -161,8 +161,8 @@ def _lattice(links: BlockLinks, size: int) -> _Motion | None:
     def difference(size: int, src: _Members, dst: _Members) -> _Members:
         rows = along[dst] - along[src]
         columns = across[dst] - across[src] - np.where(rows < 0, shift, 0)
-        found: _Members = member_at[rows % height, columns % width]
-        return found
+        differences: _Members = member_at[rows % height, columns % width]
+        return differences
 
     return _Motion(lambda size: [right, up], difference)
 
@@ -174,9 +174,11 @@ def _check_network(dimensions: tuple[Dimension, ...]) -> list[Violation]:
     violations = []
     for index, dimension in enumerate(dimensions):
         if dimension.building_block.expected_size(dimension.size) is not None or _motion(dimension) is None:
-            what = f"dimension {index}, {dimension.block} {dimension.size}"
+            block_text = f"dimension {index}, {dimension.block} {dimension.size}"
             violations.append(
-                Violation("not-symmetric", f"{what}: no translations found that keep its links, expected a block that has some")
+                Violation(
+                    "not-symmetric", f"{block_text}: no translations found that keep its links, expected a block that has some"
+                )
             )
     return violations
 
@@ -392,17 +394,17 @@ def _check_paths(schedule: SymmetricSchedule) -> list[Violation]:
 
 
 def _absent(schedule: SymmetricSchedule, rows: NDArray[np.integer]) -> list[Violation]:
-    found = []
+    violations = []
     for row in rows[:MOST_VIOLATIONS].tolist():
         text = f"row {row} sends chunk {schedule.chunk[row]} from NPU {schedule.src[row]}, where it is not yet"
-        found.append(
+        violations.append(
             Violation("chunk-absent", text, row, int(schedule.src[row]), int(schedule.chunk[row]), int(schedule.start_ns[row]))
         )
-    return found
+    return violations
 
 
-def _wrong_phase(rows: NDArray[np.integer], what: str) -> list[Violation]:
-    return [Violation("wrong-phase", f"row {row} {what}", row) for row in rows[:MOST_VIOLATIONS].tolist()]
+def _wrong_phase(rows: NDArray[np.integer], problem: str) -> list[Violation]:
+    return [Violation("wrong-phase", f"row {row} {problem}", row) for row in rows[:MOST_VIOLATIONS].tolist()]
 
 
 def _miscounted(schedule: SymmetricSchedule, key: Ints, does: str) -> list[Violation]:
@@ -411,9 +413,9 @@ def _miscounted(schedule: SymmetricSchedule, key: Ints, does: str) -> list[Viola
     counts = np.bincount(key, minlength=shape[0] * shape[1]).reshape(shape)
     expected = np.ones(shape[1], np.int64)
     expected[0] = 0
-    found = []
+    violations = []
     for chunk, npu in np.argwhere(counts != expected)[:MOST_VIOLATIONS].tolist():
         text = f"NPU {npu} {does} chunk {chunk} {counts[chunk, npu]} times, expected {expected[npu]}"
         code = "redundant-send" if counts[chunk, npu] > expected[npu] else "incomplete"
-        found.append(Violation(code, text, None, npu, chunk))
-    return found
+        violations.append(Violation(code, text, None, npu, chunk))
+    return violations

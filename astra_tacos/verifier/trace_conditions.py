@@ -53,10 +53,10 @@ def check_trace_values(
     for candidate in possible:
         condition = condition_of(program, _collective(program, candidate, root))
         memory = dict(condition.before())
-        found = run(program, order, memory, condition.naming) + condition.compare(program, memory)
-        if closest is None or len(found) < len(closest[1]) + (candidate == "reduce-scatter"):
-            closest = candidate, found, condition
-        if not found:
+        violations = run(program, order, memory, condition.naming) + condition.compare(program, memory)
+        if closest is None or len(violations) < len(closest[1]) + (candidate == "reduce-scatter"):
+            closest = candidate, violations, condition
+        if not violations:
             break
     assert closest is not None
     return closest
@@ -67,8 +67,10 @@ def _collective(program: Program, name: str, root: int | None) -> Collective:
     num_ranks, total = program.num_ranks, _num_chunks(program)
     if name == "all-reduce":
         return all_reduce_of(num_ranks, total, total)
-    each = total // _least_chunks(program, name)
-    return make_collective(name, num_ranks, each * num_ranks, each, _root(program, name, root) if name in ROOTED else None)
+    size_of_part = total // _least_chunks(program, name)
+    return make_collective(
+        name, num_ranks, size_of_part * num_ranks, size_of_part, _root(program, name, root) if name in ROOTED else None
+    )
 
 
 def condition_of(program: Program, collective: Collective, begin: int = 0) -> Condition:
@@ -170,17 +172,17 @@ def check_parts(
     """
     buffers = program.buffers
     assert buffers is not None
-    total, expected = buffers.regions[1].first, sum(each.num_chunks for each in collectives)
+    total, expected = buffers.regions[1].first, sum(collective.num_chunks for collective in collectives)
     if total != expected:
         return [Violation("chunk-count", f"{total} chunks, expected {expected}")]
-    begins = np.cumsum([0, *(each.num_chunks for each in collectives)]).tolist()
-    conditions = [condition_of(program, each, begin) for each, begin in zip(collectives, begins, strict=False)]
-    memory = {location: value for each in conditions for location, value in each.before()}
-    found = run(program, order, memory, Naming())
+    begins = np.cumsum([0, *(collective.num_chunks for collective in collectives)]).tolist()
+    conditions = [condition_of(program, collective, begin) for collective, begin in zip(collectives, begins, strict=False)]
+    memory = {location: value for condition in conditions for location, value in condition.before()}
+    violations = run(program, order, memory, Naming())
     for condition in conditions:
-        found += condition.compare(program, memory)
-    sizes = np.concatenate([each.chunk_size_bytes for each in collectives])
-    return found + _check_sizes(trace, program, memory, sizes, shortest_bytes)
+        violations += condition.compare(program, memory)
+    sizes = np.concatenate([collective.chunk_size_bytes for collective in collectives])
+    return violations + _check_sizes(trace, program, memory, sizes, shortest_bytes)
 
 
 def _memory_before(collective: Collective, stride: int, begin: int) -> Iterator[tuple[int, Value]]:

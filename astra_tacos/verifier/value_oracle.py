@@ -73,7 +73,7 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
     holds = np.arange(topology.num_npus) < num_npus
     if schedule.sums is None:  # devices add what comes to what they have, and make no values
         holds[[device.device for device in topology.reducing]] = True
-    item, what = schedule.item[order], "chunk" if schedule.sums is None else "value"
+    item, content = schedule.item[order], "chunk" if schedule.sums is None else "value"
     number = np.cumsum(begins) - 1
     stop = number * topology.num_npus + dst
     _, place, visits = np.unique(stop, return_inverse=True, return_counts=True)
@@ -85,7 +85,7 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
             "leaves a device that only forwards before anything has come there",
         ),
         ("trip-gap", goes_on & (src != dst[before]), "does not leave where the hop before it on its trip ended"),
-        ("trip-chunk", goes_on & (item != item[before]), f"carries another {what} than the hop before it on its trip"),
+        ("trip-chunk", goes_on & (item != item[before]), f"carries another {content} than the hop before it on its trip"),
         (
             "trip-early",
             goes_on & (schedule.start_ns[order] < schedule.end_ns[order[before]]),
@@ -103,8 +103,8 @@ def check_trips(schedule: Schedule, valid: Ints) -> tuple[Ints, Ints, list[Viola
             row, device, ends_at = int(order[at]), int(src[at]), int(dst[at])
             where = f"chunk {chunk[at]}, {topology.describe_device(device)} to {topology.describe_device(ends_at)}"
             violations.append(Violation(code, f"send {row} ({where}, at {schedule.start_ns[row]} ns) {text}", row, device))
-    whole = np.flatnonzero(sound)
-    return order[np.flatnonzero(begins)[whole]], order[np.flatnonzero(ends)[whole]], violations
+    sound_trips = np.flatnonzero(sound)
+    return order[np.flatnonzero(begins)[sound_trips]], order[np.flatnonzero(ends)[sound_trips]], violations
 
 
 _NEVER = np.iinfo(np.int64).max
@@ -162,10 +162,10 @@ def _find_holders(sums: PartialSums, arrivals: tuple[Ints32, Ints32, Ints], firs
     """Who has each value without making it, and from when on: those that it is sent to, and the NPU whose contribution it is."""
     value, dst, end_ns = arrivals
     first = first[sums.npu[value[first]] != dst[first]]
-    own = np.flatnonzero(sums.npu >= 0)
-    value, npus = np.concatenate((value[first], own)), np.concatenate((dst[first], sums.npu[own])).astype(np.int64)
+    own_values = np.flatnonzero(sums.npu >= 0)
+    value, npus = np.concatenate((value[first], own_values)), np.concatenate((dst[first], sums.npu[own_values])).astype(np.int64)
     order = np.lexsort((npus, value))
-    times = np.concatenate((end_ns[first], np.zeros(len(own), np.int64)))[order]
+    times = np.concatenate((end_ns[first], np.zeros(len(own_values), np.int64)))[order]
     npus, begins = npus[order], np.searchsorted(value[order], np.arange(sums.num_values + 1)).tolist()
     return [(npus[begin:end], times[begin:end]) for begin, end in pairwise(begins)]
 
@@ -206,14 +206,14 @@ def _check_table(sums: PartialSums, collective: Collective) -> list[Violation]:
     first, part = sums.part_first.tolist(), sums.part.tolist()
     for number, (chunk, npu) in enumerate(zip(sums.chunk.tolist(), sums.npu.tolist(), strict=True)):
         parts = part[first[number] : first[number + 1]]
-        found = 0 if parts or npu < 0 else 1 << npu
+        contributing = 0 if parts or npu < 0 else 1 << npu
         is_distinct = True
         for p in parts:
-            is_distinct &= not found & contributors[p]
-            found |= contributors[p]
-        contributors.append(found)
+            is_distinct &= not contributing & contributors[p]
+            contributing |= contributors[p]
+        contributors.append(contributing)
         wrong = None
-        if (npu >= 0) == bool(parts) or found & ~members:
+        if (npu >= 0) == bool(parts) or contributing & ~members:
             wrong = "no-such-value", "is neither a member's contribution nor a sum of others"
         elif not is_distinct:
             wrong = "counted-twice", "adds a contribution twice"
@@ -268,13 +268,13 @@ def check_devices(schedule: Schedule, first: Ints, last: Ints) -> list[Violation
         if device.window_bytes is None:
             continue
         for sender in np.unique(src[into]).tolist():
-            own = into[src[into] == sender]
+            own_sends = into[src[into] == sender]
             back = np.flatnonzero((dst == sender) & ~adds)
             returns: dict[int, list[int]] = {}
             for at in back.tolist():
                 returns.setdefault(int(chunk[at]), []).append(int(schedule.end_ns[last[at]]))
             events = []
-            for at in own.tolist():
+            for at in own_sends.tolist():
                 size, begin = int(schedule.collective.chunk_size_bytes[chunk[at]]), int(schedule.start_ns[first[at]])
                 events.append((begin, 1, size, int(first[at])))
                 ends = [end for end in returns.get(int(chunk[at]), ()) if end > begin]

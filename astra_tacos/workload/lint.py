@@ -35,11 +35,11 @@ _FAMILIES = (
 _SHOWN_CODES = 4
 """Codes of a brief answer."""
 _ALL = [
-    each
+    rule
     for family in _FAMILIES
-    for each in sorted((each for each in vars(family).values() if isinstance(each, Rule)), key=lambda each: each.code)
+    for rule in sorted((value for value in vars(family).values() if isinstance(value, Rule)), key=lambda rule: rule.code)
 ]
-RULES = {each.code: each for each in _ALL}
+RULES = {rule.code: rule for rule in _ALL}
 if len(RULES) != len(_ALL):
     raise ValueError("two rules have one code")
 
@@ -97,14 +97,14 @@ class LintReport(Result):
         from astra_tacos.workload.mends import mending
 
         rows = []
-        for each in self.findings:
-            text = f"{each.where}: {each.message}" + (f" ({each.remedy})" if each.remedy else "")
-            rows.append(Row(each.code, each.severity, note=text + ("; --fix may mend this" if mending(each) else "")))
+        for finding in self.findings:
+            text = f"{finding.where}: {finding.message}" + (f" ({finding.remedy})" if finding.remedy else "")
+            rows.append(Row(finding.code, finding.severity, note=text + ("; --fix may mend this" if mending(finding) else "")))
         return rows
 
     def brief(self) -> Answer:
         """One finding of each of the first codes, and how many more there are."""
-        counts = [(severity, *each) for severity, listed in self._counts() for each in sorted(listed.items())]
+        counts = [(severity, *entry) for severity, listed in self._counts() for entry in sorted(listed.items())]
         first = {(row.value, row.name): row for row in reversed(self.rows())}
         rows = []
         for severity, code, count in counts[:_SHOWN_CODES]:
@@ -125,8 +125,10 @@ class LintReport(Result):
     def to_pandas(self) -> Any:
         """The findings as a data frame, with a column for each part of them."""
         columns = ("code", "severity", "where", "what", "remedy")
-        found = [(each.code, str(each.severity), each.where, each.message, each.remedy) for each in self.findings]
-        return Table("findings", columns, found).to_pandas()
+        table_rows = [
+            (finding.code, str(finding.severity), finding.where, finding.message, finding.remedy) for finding in self.findings
+        ]
+        return Table("findings", columns, table_rows).to_pandas()
 
     def _counts(self) -> tuple[tuple[Severity, Mapping[str, int]], ...]:
         return (Severity.ERROR, self.errors), (Severity.WARNING, self.warnings)
@@ -177,18 +179,18 @@ def lint_inputs(inputs: Inputs, limit: int | None = None) -> LintReport:
         if rule.settles_timing and not _is_left_to_timing(counts):
             continue
         with suppress(UnknownFact):
-            for found in rule.find(facts):
+            for fault in rule.find(facts):
                 texts: Iterator[Found]
-                if isinstance(found, Found):
-                    severity, number, texts = found.severity or rule.severity, 1, iter((found,))
+                if isinstance(fault, Found):
+                    severity, number, texts = fault.severity or rule.severity, 1, iter((fault,))
                 else:
-                    severity, number = rule.severity, len(found.rows)
-                    texts = map(found.describe, found.rows[:limit].tolist())
+                    severity, number = rule.severity, len(fault.rows)
+                    texts = map(fault.describe, fault.rows[:limit].tolist())
                 if number:
                     seen = counts[severity].get(rule.code, 0)
                     counts[severity][rule.code] = seen + number
-                    for one in islice(texts, None if limit is None else max(limit - seen, 0)):
-                        findings.append(Finding(rule.code, severity, one.message, one.remedy, one.file, one.rank, one.node))
+                    for text in islice(texts, None if limit is None else max(limit - seen, 0)):
+                        findings.append(Finding(rule.code, severity, text.message, text.remedy, text.file, text.rank, text.node))
     findings.sort(key=lambda finding: (finding.severity != Severity.ERROR, finding.code))
     trace = facts.inputs.workload.trace
     return LintReport(

@@ -159,8 +159,8 @@ def replay_compact(
     outcome = None if outputs.timeline or delay_ns else try_classes(run, model)
     if outcome is not None:
         return _replayed(run, model, lambda _: outcome, outputs, progress)
-    whole = expand(run).delayed(delay_ns)
-    return _replayed(whole, model, _every_rank(whole, model, outputs), outputs, progress)
+    expanded = expand(run).delayed(delay_ns)
+    return _replayed(expanded, model, _every_rank(expanded, model, outputs), outputs, progress)
 
 
 _Advanced = Callable[[int, int], None]
@@ -283,8 +283,8 @@ def _rows(seen: AstraSimResult, reason: str | None) -> list[Row]:
         names = ", ".join(map(str, stalled[:_RANKS_SHOWN])) + (", ..." if len(stalled) > _RANKS_SHOWN else "")
         count = f"{len(stalled)} of {len(seen.finish_ns)} ranks"
         # An aborted process may take the last lines of its log with it.
-        what, again = ("never finished", "") if seen.exit_status >= 0 else ("no end in the log", ": run it again")
-        rows.append(Row(what, count, note=f"{names} (exit status {seen.exit_status}{again})"))
+        subject, again = ("never finished", "") if seen.exit_status >= 0 else ("no end in the log", ": run it again")
+        rows.append(Row(subject, count, note=f"{names} (exit status {seen.exit_status}{again})"))
         rows.append(Row("last lines of ASTRA-sim", note=seen.last_words or "none"))
         rows.append(Row("the embedded replay", note=reason))
     return rows

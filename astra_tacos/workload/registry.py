@@ -64,13 +64,13 @@ def register_rule(code: str, title: str, severity: str = "error") -> Callable[[F
 
         @functools.wraps(find)
         def found(facts: Facts) -> Findings:
-            made = find(facts)
-            if not inspect.isgenerator(made):
-                raise ConfigError(f"rule {code}: returned {type(made).__name__}, expected a function that yields findings")
-            for each in made:
-                if not isinstance(each, Found | FoundRows):
-                    raise ConfigError(f"rule {code}: yielded {type(each).__name__}, expected Found")
-                yield each
+            findings = find(facts)
+            if not inspect.isgenerator(findings):
+                raise ConfigError(f"rule {code}: returned {type(findings).__name__}, expected a function that yields findings")
+            for finding in findings:
+                if not isinstance(finding, Found | FoundRows):
+                    raise ConfigError(f"rule {code}: yielded {type(finding).__name__}, expected Found")
+                yield finding
 
         RULES[code] = Rule(code, Severity(severity), title, found)
         add(Added("rule of lint", code, title, RULES))

@@ -50,16 +50,16 @@ def cut(problem: Problem) -> Bound:
 
 def _entered(topology: Topology, collective: Collective) -> list[tuple[Bools, Ints]]:
     """Sets of NPUs, bool[num_npus], and the links into each."""
-    found = []
+    sides = []
     if not collective.is_personalised:
         for inward, is_asked in ((True, collective.gathers), (False, collective.reduces)):
             if is_asked:
                 for side in tightest_sides(topology, collective, inward=inward):
                     entered = side if inward else ~side
-                    found.append((entered[: topology.num_npus], crossing(topology, entered)))
+                    sides.append((entered[: topology.num_npus], crossing(topology, entered)))
     if collective.is_personalised or collective.members is not None:
-        found += slowest_sides(topology, bytes_of(collective))
-    return found
+        sides += slowest_sides(topology, bytes_of(collective))
+    return sides
 
 
 def _offsets_ns(
@@ -89,12 +89,12 @@ def _offsets_ns(
 
 def _ends(collective: Collective, side: Bools, *, inside: bool) -> Ints:
     """NPUs in a set that need something from outside, or NPUs outside that something in it has to come from."""
-    own, owner = side if inside else ~side, collective.chunk_owner
+    is_near, owner = side if inside else ~side, collective.chunk_owner
     if collective.gathers if inside else collective.reduces:
         members = collective.member_npus
-        return members[own[members]]
+        return members[is_near[members]]
     if collective.chunk_target is None:
-        return np.unique(owner[own[owner]])
+        return np.unique(owner[is_near[owner]])
     enters = ~side[owner] & side[collective.chunk_target]
     return np.unique((collective.chunk_target if inside else owner)[enters])
 

@@ -100,9 +100,9 @@ class Command(click.Command):
 
     def _mode(self, name: str) -> click.Command:
         module, _, function = self.modes[name].partition(".")
-        found = getattr(importlib.import_module(f"astra_tacos.cli.{module}"), function)
-        assert isinstance(found, click.Command)
-        return found
+        mode = getattr(importlib.import_module(f"astra_tacos.cli.{module}"), function)
+        assert isinstance(mode, click.Command)
+        return mode
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """See `click.Command`: also --help-all."""
@@ -130,13 +130,13 @@ class Command(click.Command):
 
 def write_plugins(formatter: click.HelpFormatter) -> None:
     """Write what plugins registered, if they did, as a part of help."""
-    if rows := [(f"{each.kind} {each.name}", each.summary) for each in added_parts()]:
+    if rows := [(f"{part.kind} {part.name}", part.summary) for part in added_parts()]:
         with formatter.section("Added by plugins"):
             formatter.write_dl(rows)
 
 
-def _print_all(ctx: click.Context, parameter: click.Parameter, asked: bool) -> None:
-    if asked:
+def _print_all(ctx: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    if is_asked:
         ctx.meta[str(parameter.name)] = True
         echo(ctx.get_help())
         ctx.exit()

@@ -267,13 +267,13 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
 
 def collected(description: str, rows: Iterable[T], total: int) -> list[T]:
     """All rows, with a bar that moves with each of them."""
-    found: list[T] = []
+    collected_rows: list[T] = []
     with progress(description) as on_progress:
         on_progress(0, total)
         for row in rows:
-            found.append(row)
-            on_progress(min(len(found), total), total)
-    return found
+            collected_rows.append(row)
+            on_progress(min(len(collected_rows), total), total)
+    return collected_rows
 
 
 @contextlib.contextmanager
@@ -344,5 +344,5 @@ def describe(progress: SweepState, seconds: float) -> str:
     if not computed or seconds <= 0:
         return failed
     rate = computed / seconds
-    each = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
-    return f"{each}, {duration((progress.total - progress.done) / rate)} left, {failed}"
+    rate_text = f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min"
+    return f"{rate_text}, {duration((progress.total - progress.done) / rate)} left, {failed}"

@@ -96,7 +96,7 @@ def _memory(text: str) -> int:
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    found: set[int] = set()
+    counts: set[int] = set()
     for part in text.split(","):
         ends = [end.strip() for end in part.split(":")]
         if len(ends) > 2 or not all(end.isascii() and end.isdigit() and len(end) <= 9 for end in ends):
@@ -104,10 +104,10 @@ def _counts(text: str) -> tuple[int, ...]:
         first, last = int(ends[0]), int(ends[-1])
         if last < first or last - first >= _MOST:
             raise ConfigError(f"found {part.strip()!r}, expected up to {_MOST:,} numbers from the lower to the higher")
-        if not found.isdisjoint(own := range(first, last + 1)):
+        if not counts.isdisjoint(numbers := range(first, last + 1)):
             raise ConfigError(f"found {part.strip()!r} after the same number, expected each number once")
-        found |= set(own)
-    return tuple(sorted(found))
+        counts |= set(numbers)
+    return tuple(sorted(counts))
 
 
 def _slow(text: str) -> tuple[int, float]:
@@ -292,11 +292,11 @@ def run_options(required: bool, *, takes_compact: bool = False) -> Decorator:
         others = [name for name in files if name != "network" and files[name] is not None]
         path, given = as_directory(path, given)
         if path is not None and (required or is_run_directory(path)):
-            found = find_given(path, given)
-            if isinstance(found, CompactInputs) and not takes_compact:
-                command = f"astra-tacos export {shlex.quote(str(path))} --format run --network {shlex.quote(str(found.network))}"
+            inputs = find_given(path, given)
+            if isinstance(inputs, CompactInputs) and not takes_compact:
+                command = f"astra-tacos export {shlex.quote(str(path))} --format run --network {shlex.quote(str(inputs.network))}"
                 raise click.UsageError(f"{path} is a compact run, expected an ordinary one: `{command} --output DIR` writes it.")
-            return found
+            return inputs
         if path is not None and others:
             option = {"groups": "comm-group"}.get(others[0], others[0].replace("_", "-"))
             raise click.UsageError(f"Got --{option} and {path}, which is no run, expected one of them.")
@@ -352,8 +352,8 @@ def optional_files(where: str = "") -> Decorator:
         "remote_memory": ("remote-memory", "Remote memory JSON", "none"),
     }
     options = {
-        name: click.option(f"--{option}", name, type=PATH, metavar="FILE", help=f"{what}; {where}by default {default}.")
-        for name, (option, what, default) in texts.items()
+        name: click.option(f"--{option}", name, type=PATH, metavar="FILE", help=f"{meaning}; {where}by default {default}.")
+        for name, (option, meaning, default) in texts.items()
     }
 
     def gathered(directory: Path | None, **files: Any) -> RepairInputs:
@@ -376,7 +376,7 @@ def _as_inputs(
         @functools.wraps(command)
         def with_inputs(*arguments: Any, **given: Any) -> None:
             files = {name: given.pop(name) for name in options}
-            more = {own: files[name] for name, own in keeps.items()}
+            more = {parameter: files[name] for name, parameter in keeps.items()}
             command(*arguments, inputs=gathered(**files), **more, **given)
 
         decorated: Command = with_inputs

@@ -31,8 +31,8 @@ def request_options(
     is_whole
         Whether no other fields are needed: the command gets the request itself.
     """
-    usual = {each.name: getattr(defaults, each.name, each.default) for each in fields(request)}
-    options = {name: each for name, each in options_of(request).items() if name not in without}
+    usual = {field.name: getattr(defaults, field.name, field.default) for field in fields(request)}
+    options = {name: option for name, option in options_of(request).items() if name not in without}
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -43,8 +43,8 @@ def request_options(
             command(*arguments, **{parameter: make() if is_whole else make}, **given)
 
         decorated: Command = with_request
-        for name, each in reversed(options.items()):
-            decorated = click.option(*_names(name, each), name, cls=FieldOption, **_settings(each, usual[name]))(decorated)
+        for name, option in reversed(options.items()):
+            decorated = click.option(*_names(name, option), name, cls=FieldOption, **_settings(option, usual[name]))(decorated)
         return decorated
 
     return decorate

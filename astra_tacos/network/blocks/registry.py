@@ -62,11 +62,11 @@ def register_building_block(block: type[BuildingBlock]) -> type[BuildingBlock]:
         raise ConfigError(f"{where}: lacks {' and '.join(sorted(block.__abstractmethods__))}, expected methods of these names")
     if block.is_in_astra_sim:
         raise ConfigError(f"{where}: is_in_astra_sim is True, expected False: ASTRA-sim has no block of this name")
-    made = block()
-    size = next((size for size in _TRIED_SIZES if made.expected_size(size) is None), None)
-    if size is not None and (wrong := _why_wrong(made, size)):
+    instance = block()
+    size = next((size for size in _TRIED_SIZES if instance.expected_size(size) is None), None)
+    if size is not None and (wrong := _why_wrong(instance, size)):
         raise ConfigError(f"{where}: size {size}: {wrong}")
-    BUILDING_BLOCKS[block.name] = made
+    BUILDING_BLOCKS[block.name] = instance
     summary = (inspect.getdoc(block) or "").partition("\n")[0] if block.__doc__ else ""
     add(Added("building block", block.name, summary, BUILDING_BLOCKS))
     return block

@@ -192,8 +192,8 @@ def binomial_tree(num_npus: int) -> tuple[Ints32, Ints32, Ints32]:
 
 def both_ways_alike(src: NDArray[np.integer], dst: NDArray[np.integer], step: NDArray[np.integer]) -> Spreads:
     """Spreads whose two variants are alike, from arrays that broadcast to [size, size - 1]."""
-    one = np.stack(np.broadcast_arrays(src, dst, step), axis=1).astype(np.int32)
-    return np.stack((one, one))
+    one_way = np.stack(np.broadcast_arrays(src, dst, step), axis=1).astype(np.int32)
+    return np.stack((one_way, one_way))
 
 
 def spread_directly(size: int) -> Spreads:
@@ -215,8 +215,8 @@ def spread_over_shortest_routes(block: BuildingBlock, size: int) -> Spreads:
     """
     translations = block.translations(size)
     if translations is None:
-        each = [_from_member(block, size, distances(block, size)[owner]) for owner in range(size)]
-        return np.stack(each, axis=1)
+        of_owner = [_from_member(block, size, distances(block, size)[owner]) for owner in range(size)]
+        return np.stack(of_owner, axis=1)
     from_zero = _from_member(block, size, distances_from(block, size, 0))
     everyone = np.arange(size)[None, :, None]
     ends = (translations.move(from_zero[:, None, end].astype(np.int64), everyone) for end in (0, 1))

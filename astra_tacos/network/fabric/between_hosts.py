@@ -31,13 +31,13 @@ class BetweenHosts:
         ConfigError
             If the text has another form, or a number is out of range.
         """
-        found = _FORM.fullmatch(text.strip())
-        bandwidth, latency = (parse_decimal(found[1]), parse_decimal(found[3])) if found else (None, None)
-        if found is None or bandwidth is None or latency is None:
+        match = _FORM.fullmatch(text.strip())
+        bandwidth, latency = (parse_decimal(match[1]), parse_decimal(match[3])) if match else (None, None)
+        if match is None or bandwidth is None or latency is None:
             raise ConfigError(
                 f"--between: found {describe(text)}, expected the bandwidth and the latency of a switch's ports, as '{EXAMPLE}'"
             )
-        gbps, latency_ns = bandwidth * BANDWIDTH_UNITS[found[2]], latency * LATENCY_UNITS[found[4]]
+        gbps, latency_ns = bandwidth * BANDWIDTH_UNITS[match[2]], latency * LATENCY_UNITS[match[4]]
         least, most = BANDWIDTHS_GBPS
         if not least <= gbps <= most or not 0 <= latency_ns <= MAX_LATENCY_NS:
             raise ConfigError(

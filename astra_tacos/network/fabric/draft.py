@@ -35,12 +35,12 @@ class FabricDraft:
         """As many new devices, with a number behind their name."""
         return [self.add(kind, f"{name}{number}" if name else "") for number in range(count)]
 
-    def connect(self, one: int, other: int, gbps: float, latency_ns: float) -> None:
+    def connect(self, first: int, second: int, gbps: float, latency_ns: float) -> None:
         """A link in each direction, of decimal GB/s."""
         if len(self.links) >= _MOST_LINKS:
             raise ConfigError(f"{self.source}: found more than {_MOST_LINKS:,} links, expected at most so many")
-        self.links.append((one, other, gbps * GIB_PER_GB, latency_ns))
-        self.links.append((other, one, gbps * GIB_PER_GB, latency_ns))
+        self.links.append((first, second, gbps * GIB_PER_GB, latency_ns))
+        self.links.append((second, first, gbps * GIB_PER_GB, latency_ns))
 
     def to_network(self) -> NetworkConfig:
         """The network: NPUs first, then other devices, each in the order in which they were added.

@@ -62,7 +62,7 @@ def read_fabric(
     if between is not None:
         raise ConfigError(f"--between: {path} is no XML of NCCL, expected such: only their hosts are joined")
     if others or path.is_dir():
-        return "InfraGraph", read_infragraph([file for each in (path, *others) for file in _files(each)], latency_ns, gbps)
+        return "InfraGraph", read_infragraph([file for place in (path, *others) for file in _files(place)], latency_ns, gbps)
     refuse_foreign(path, read_begin(path, BEGIN), workloads=True)
     if path.suffix == ".txt":
         return "ns-3 topology", read_ns3_topology(path)
@@ -90,10 +90,10 @@ def _files(path: Path) -> list[Path]:
         if path.suffix not in _YAML:
             raise ConfigError(f"{path}: found the suffix {path.suffix!r}, expected .yml or .yaml beside InfraGraph files")
         return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix in _YAML)
-    if not found:
+    files = sorted(file for file in path.iterdir() if file.suffix in _YAML)
+    if not files:
         raise ConfigError(f"{path}: found no .yml or .yaml, expected the files of an InfraGraph")
-    return found
+    return files
 
 
 _NETWORK = "network.yml"

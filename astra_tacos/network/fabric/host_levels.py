@@ -207,7 +207,7 @@ def _halving_doubling(matrix: HostMatrix, size_bytes: int) -> Callable[[Ints], C
 
     def cost(order: Ints) -> Cost:
         of_steps = [takes[order, order[other]] for other, takes in steps]
-        return 2 * sum(float(each.max()) for each in of_steps), sum(float(each.sum()) for each in of_steps)
+        return 2 * sum(float(times.max()) for times in of_steps), sum(float(times.sum()) for times in of_steps)
 
     return cost
 
@@ -287,8 +287,8 @@ def find_order(matrix: HostMatrix, algorithm: str, size_bytes: int, levels: Sequ
             changed = order.copy()
             changed[list(pair)] = order[list(reversed(pair))]
             tried += 1
-            if (found := cost(changed)) < best and is_contiguous(levels, changed):
-                order, best, improves = changed, found, True
+            if (cost_ns := cost(changed)) < best and is_contiguous(levels, changed):
+                order, best, improves = changed, cost_ns, True
                 break
     return HostOrder(order, False)
 

@@ -55,7 +55,7 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
     """
     files = [(path, _infrastructure(path)) for path in paths]
     parts = [part for path, device in _all(files, "devices") for part in _entries(path, device, "components")]
-    counted = any("count" in each for each in (*parts, *(instance for _, instance in _all(files, "instances"))))
+    counted = any("count" in entry for entry in (*parts, *(instance for _, instance in _all(files, "instances"))))
     devices: dict[str, _Device] = {}
     links: dict[str, float | None] = {}
     for path, inner in files:
@@ -64,7 +64,7 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
         for name, given in _links(path, inner).items():
             _define(path, links, name, given, "link")
     connections = [(path, text, _ends(path, text, 4)) for path, inner in files for text in _texts(path, inner)]
-    named = {} if counted else _most(end for _, _, (one, _, other) in connections for end in (one, other))
+    named = {} if counted else _most(end for _, _, (near, _, other) in connections for end in (near, other))
     draft, place = FabricDraft(", ".join(map(str, paths))), {}
     names: set[str] = set()
     for path, entry in _all(files, "instances"):
@@ -82,11 +82,11 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
                     where = f"{name}.{number}.{component}.{index}"
                     place[where] = draft.add(of, "" if of == "npu" else where)
             for text in device.connections:
-                one, link, other = _ends(path, text, 2)
-                own = f"{name}.{number}."
-                _connect(path, draft, place, (own + one, own + other), device.links, (link, text), (latency_ns, gbps))
-    for path, text, (one, link, other) in connections:
-        _connect(path, draft, place, (one, other), links, (link, text), (latency_ns, gbps))
+                near, link, other = _ends(path, text, 2)
+                prefix = f"{name}.{number}."
+                _connect(path, draft, place, (prefix + near, prefix + other), device.links, (link, text), (latency_ns, gbps))
+    for path, text, (near, link, other) in connections:
+        _connect(path, draft, place, (near, other), links, (link, text), (latency_ns, gbps))
     return draft.to_network()
 
 
@@ -103,9 +103,9 @@ def _all(files: Sequence[tuple[Path, dict[str, Any]]], key: str) -> Iterator[tup
             yield path, entry
 
 
-def _define(path: Path, known: dict[str, Any], name: str, meaning: object, what: str) -> None:
+def _define(path: Path, known: dict[str, Any], name: str, meaning: object, kind: str) -> None:
     if known.setdefault(name, meaning) != meaning:
-        raise ConfigError(f"{path}: {what} {name!r} is defined in two ways, expected one")
+        raise ConfigError(f"{path}: {kind} {name!r} is defined in two ways, expected one")
 
 
 def _connect(
@@ -141,11 +141,11 @@ def _most(ends: Iterable[str]) -> dict[str, int]:
     return most
 
 
-def _ends(path: Path, text: str, each: int) -> tuple[str, str, str]:
+def _ends(path: Path, text: str, end_words: int) -> tuple[str, str, str]:
     words = text.split(".")
-    if len(words) != 2 * each + 1:
-        raise ConfigError(f"{path}: connection {text!r} has {len(words)} words, expected {2 * each + 1}")
-    return ".".join(words[:each]), words[each], ".".join(words[each + 1 :])
+    if len(words) != 2 * end_words + 1:
+        raise ConfigError(f"{path}: connection {text!r} has {len(words)} words, expected {2 * end_words + 1}")
+    return ".".join(words[:end_words]), words[end_words], ".".join(words[end_words + 1 :])
 
 
 def _device(path: Path, entry: Mapping[str, Any], counted: bool) -> _Device:
@@ -176,7 +176,7 @@ def _links(path: Path, entry: Mapping[str, Any]) -> dict[str, float | None]:
 
 def _entries(path: Path, entry: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
     entries = list_value(entry.get(key, []), f"{path}: {key}", "a list of mappings")
-    return [mapping_value(each, f"{path}: an entry of {key}", "a mapping") for each in entries]
+    return [mapping_value(entry, f"{path}: an entry of {key}", "a mapping") for entry in entries]
 
 
 def _texts(path: Path, entry: Mapping[str, Any]) -> list[str]:

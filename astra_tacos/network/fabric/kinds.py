@@ -115,13 +115,13 @@ def _dragonfly(
     draft = FabricDraft("dragonfly")
     of_group = []
     for group in range(groups):
-        own = draft.add_many(routers, "switch", f"group{group}.router")
-        for at, router in enumerate(own):
+        group_routers = draft.add_many(routers, "switch", f"group{group}.router")
+        for at, router in enumerate(group_routers):
             for npu in draft.add_many(npus, "npu"):
                 draft.connect(npu, router, bandwidth, latency)
-            for other in own[:at]:
+            for other in group_routers[:at]:
                 draft.connect(router, other, local, latency)
-        of_group.append(own)
+        of_group.append(group_routers)
     for group in range(groups):
         for other in range(group):
             # Every group's links go to its routers in turn.
@@ -173,8 +173,8 @@ def _mi250(nodes: int, nic: float, latency: float) -> FabricDraft:
     for _ in range(nodes):
         dies = draft.add_many(16, "npu")
         for speed, pairs in _MI250_LINKS.items():
-            for one, other in pairs:
-                draft.connect(dies[one], dies[other], speed, latency)
+            for first, second in pairs:
+                draft.connect(dies[first], dies[second], speed, latency)
         if above is not None:
             for die in dies:
                 draft.connect(die, above, nic, latency)

@@ -52,18 +52,18 @@ class MeasuredHosts:
         """
         if algorithm == "halving-doubling" and matrix.num_hosts & (matrix.num_hosts - 1):
             raise ConfigError(f"--algorithm: halving-doubling of {matrix.num_hosts} hosts, expected a power of two")
-        levels, own = find_levels(matrix), np.arange(matrix.num_hosts)
-        found = find_order(matrix, algorithm, size_bytes, levels)
+        levels, given_order = find_levels(matrix), np.arange(matrix.num_hosts)
+        host_order = find_order(matrix, algorithm, size_bytes, levels)
         return cls(
             matrix.source,
             algorithm,
             levels,
-            tuple(matrix.hosts[host] for host in found.order.tolist()),
-            found.is_best,
+            tuple(matrix.hosts[host] for host in host_order.order.tolist()),
+            host_order.is_best,
             as_dimensions(matrix, levels),
             size_bytes,
-            *(ring_ns(matrix, order, size_bytes) for order in (own, found.order)),
-            *(halving_doubling_ns(matrix, order, size_bytes) for order in (own, found.order)),
+            *(ring_ns(matrix, order, size_bytes) for order in (given_order, host_order.order)),
+            *(halving_doubling_ns(matrix, order, size_bytes) for order in (given_order, host_order.order)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -101,11 +101,11 @@ class MeasuredHosts:
             )
         more = ", ... (hosts.csv has all)" if len(self.hosts) > _MOST_HOSTS else ""
         rows.append(Row(f"order for {self.algorithm}", note=", ".join(self.hosts[:_MOST_HOSTS]) + more))
-        what = "the best order that keeps parts together" if self.is_best else "the best that exchanges found"
+        how_good = "the best order that keeps parts together" if self.is_best else "the best that exchanges found"
         rows.append(
             Row(
                 f"ring, {format_size(self.size_bytes)}",
-                note=f"{self.ring_before_ns:,.0f} ns as in the file -> {self.ring_ns:,.0f} ns (model; {what})",
+                note=f"{self.ring_before_ns:,.0f} ns as in the file -> {self.ring_ns:,.0f} ns (model; {how_good})",
             )
         )
         before, after = self.halving_doubling_before_ns, self.halving_doubling_ns

@@ -128,13 +128,15 @@ def _hosts_of(paths: Sequence[Path], roots: Sequence[Element]) -> list[dict[int,
     ]
     several = sum(map(len, hashes)) > 1
     number = 0
-    for path, own in zip(paths, hashes, strict=True):
+    for path, host_hashes in zip(paths, hashes, strict=True):
         hosts = {}
-        for each in own:
-            if each != _NO_HASH and each in found_in:
-                raise ConfigError(f"{path}: has host {each:#x}, as {found_in[each]} has, expected files of different hosts")
-            found_in[each] = path
-            hosts[each] = _Host(path, f"host{number}." if several else "")
+        for host_hash in host_hashes:
+            if host_hash != _NO_HASH and host_hash in found_in:
+                raise ConfigError(
+                    f"{path}: has host {host_hash:#x}, as {found_in[host_hash]} has, expected files of different hosts"
+                )
+            found_in[host_hash] = path
+            hosts[host_hash] = _Host(path, f"host{number}." if several else "")
             number += 1
         files.append(hosts)
     return files
@@ -186,7 +188,7 @@ def _broadcom_generation(pci: Element, level: int) -> int:
     ids = [pci.get(name, "") for name in ("vendor", "device", "subsystem_vendor", "subsystem_device")]
     if pci.tag != "pci" or not all(map(_PCI_ID.fullmatch, ids)):
         return 0
-    family = "".join(each[2:].lower() for each in ids)[:13]
+    family = "".join(pci_id[2:].lower() for pci_id in ids)[:13]
     return {"1000c0101000a": 4, f"1000c0301000{level}": 5}.get(family, 0)
 
 
@@ -244,14 +246,14 @@ class _Reader:
             self._read_children(element, cpu, cpu, host)
         for host in hosts.values():
             for (cpu, element), (other, of_other) in combinations(host.cpus, 2):
-                gbps = self.cpu_gbps or min(self._between_cpus_gbps(host, each) for each in (element, of_other))
+                gbps = self.cpu_gbps or min(self._between_cpus_gbps(host, cpu) for cpu in (element, of_other))
                 self.draft.connect(cpu, other, gbps, self.latency_ns)
         _Links(self, hosts).join_gpus()
 
     def warn(self) -> None:
         """Say what was not read, what was filled in, and which GPUs lack links."""
-        for (path, what), names in self.fallbacks.items():
-            _log.warning("%s: PCIe devices (%s) have %s, as NCCL takes them", path, _shortened(names), what)
+        for (path, speed), names in self.fallbacks.items():
+            _log.warning("%s: PCIe devices (%s) have %s, as NCCL takes them", path, _shortened(names), speed)
         for (kind, model), links in self.links_of.items():
             most = max(links.values())
             lacking: defaultdict[tuple[Path, int], list[str]] = defaultdict(list)
@@ -260,10 +262,10 @@ class _Reader:
                     path, name = self.name_of[device]
                     lacking[path, count].append(name)
             for (path, count), names in lacking.items():
-                found = f"{_shortened(names)} {'have' if len(names) > 1 else 'has'} {count or 'no'} <{kind}> links"
-                _log.warning("%s: GPU %s, others of its kind (%s) have %d", path, found, model, most)
+                links_text = f"{_shortened(names)} {'have' if len(names) > 1 else 'has'} {count or 'no'} <{kind}> links"
+                _log.warning("%s: GPU %s, others of its kind (%s) have %d", path, links_text, model, most)
         for path, counts in self.unread.items():
-            _log.warning("%s: not read: %s", path, ", ".join(f"{count} {what}" for what, count in counts.items()))
+            _log.warning("%s: not read: %s", path, ", ".join(f"{count} {name}" for name, count in counts.items()))
 
     def _note_unread(self, path: Path, element: Element) -> None:
         """Count what an element contains that nothing here understands."""
@@ -326,8 +328,8 @@ class _Reader:
         family, model = (short_number(element.get(name, "")) for name in ("familyid", "modelid"))
         gbps = nccl_rates.between_cpus_gbps(arch, vendor, family, model)
         if gbps is None:
-            found = f"a CPU of arch {describe(arch)} and vendor {describe(vendor)} beside others"
-            raise ConfigError(f"{host.path}: {found}, expected one that NCCL knows, or --cpu-bandwidth")
+            cpu_text = f"a CPU of arch {describe(arch)} and vendor {describe(vendor)} beside others"
+            raise ConfigError(f"{host.path}: {cpu_text}, expected one that NCCL knows, or --cpu-bandwidth")
         return gbps
 
     def _pcie_gbps(self, element: Element, host: _Host) -> float:
@@ -341,8 +343,8 @@ class _Reader:
         transfers = float(speed[1]) if speed else 0.0
         if transfers not in nccl_rates.PCIE_LANE_GBPS:
             transfers = nccl_rates.FALLBACK_GT
-            found = f"link speed {describe(text)}" if text else "no link speed"
-            self.fallbacks[host.path, f"{found}: {transfers:g} GT/s"].append(host.prefix + name)
+            speed_text = f"link speed {describe(text)}" if text else "no link speed"
+            self.fallbacks[host.path, f"{speed_text}: {transfers:g} GT/s"].append(host.prefix + name)
         return nccl_rates.PCIE_LANE_GBPS[transfers] * lanes
 
 
@@ -365,8 +367,8 @@ class _Links:
                 self._read_gpu(host, gpu)
         for (device, other), gbps in self.gbps.items():
             if not math.isclose(gbps, self.gbps.get((other, device), gbps)):
-                found = f"GPUs {gpu_of[device].bus} and {gpu_of[other].bus} name links of unlike counts to one another"
-                raise ConfigError(f"{self.draft.source}: {found}, expected the same both ways")
+                mismatch = f"GPUs {gpu_of[device].bus} and {gpu_of[other].bus} name links of unlike counts to one another"
+                raise ConfigError(f"{self.draft.source}: {mismatch}, expected the same both ways")
             if (other, device) not in self.gbps or device < other:  # GPUs that name one another have these links once
                 self.draft.connect(device, other, gbps, self.reader.latency_ns)
 

@@ -53,20 +53,20 @@ def read_ns3_topology(path: Path) -> NetworkConfig:
     for number, fields in rows:
         if len(fields) != 5:
             raise ConfigError(f"{path}:{number}: {len(fields)} fields, expected source, destination, rate, delay and error rate")
-        one, other = (_node(path, number, word, num_nodes) for word in fields[:2])
+        end, other = (_node(path, number, word, num_nodes) for word in fields[:2])
         rate, delay = _RATE.fullmatch(fields[2]), _DELAY.fullmatch(fields[3])
-        if rate is None or delay is None or one == other:
+        if rate is None or delay is None or end == other:
             raise ConfigError(
                 f"{path}:{number}: {describe(' '.join(fields))}, expected two nodes, a rate as 100Gbps and a delay as 1us"
             )
         if fields[4].strip("0.") != "":
             raise ConfigError(f"{path}:{number}: error rate {describe(fields[4])}, expected 0: links here lose nothing")
         link = float(rate[1]) * _BITS[rate[2]] / 8e9, float(delay[1]) * _NS[delay[2]]
-        pair = min(one, other), max(one, other)
+        pair = min(end, other), max(end, other)
         if seen.setdefault(pair, link) != link:
-            raise ConfigError(f"{path}:{number}: nodes {one} and {other} again with another rate or delay, expected one link")
-    for (one, other), (gbps, latency) in seen.items():
-        draft.connect(one, other, gbps, latency)
+            raise ConfigError(f"{path}:{number}: nodes {end} and {other} again with another rate or delay, expected one link")
+    for (end, other), (gbps, latency) in seen.items():
+        draft.connect(end, other, gbps, latency)
     return draft.to_network()
 
 
@@ -74,9 +74,9 @@ def _header(path: Path, words: list[str]) -> tuple[int, int, int]:
     """Numbers of nodes, switches and links."""
     counts = words[:5] if len(words) == 6 else words
     if len(counts) not in (3, 5) or not all(word.isascii() and word.isdigit() for word in counts):
-        found = describe(" ".join(words)) if words else "an empty file"
+        header = describe(" ".join(words)) if words else "an empty file"
         simai = "SimAI's of nodes, GPUs of a server, NVSwitches, switches, links, and a type of GPU"
-        raise ConfigError(f"{path}:1: found {found}, expected the numbers of nodes, switches and links, or {simai}")
+        raise ConfigError(f"{path}:1: found {header}, expected the numbers of nodes, switches and links, or {simai}")
     numbers = [int(word[:9]) for word in counts]
     return (numbers[0], numbers[2] + numbers[3], numbers[4]) if len(numbers) == 5 else (numbers[0], numbers[1], numbers[2])
 

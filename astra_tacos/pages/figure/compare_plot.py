@@ -52,12 +52,15 @@ def draw_comparison(rows: Sequence[CompareRow], width: str) -> Figure:
     unit, scale = time_unit(min(times, default=1))
     for place, name in enumerate(names):
         colour, marker = look_of(name)
-        own = {row.size_bytes: row for row in rows if row.synthesizer == name}
+        row_of_size = {row.size_bytes: row for row in rows if row.synthesizer == name}
         style: dict[str, Any] = {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.4}
         # Curves that coincide all show: the first is on top, those below are drawn larger.
         below = place / max(len(names) - 1, 1)
         style |= {"clip_on": False, "zorder": 4 - below, "markersize": 3.8 + 2.4 * below, "linewidth": 1.0 + 0.5 * below}
-        values = [(own[size].time_ns, own[size].bus_bandwidth_gbps) if size in own else (None, None) for size in sizes]
+        values = [
+            (row_of_size[size].time_ns, row_of_size[size].bus_bandwidth_gbps) if size in row_of_size else (None, None)
+            for size in sizes
+        ]
         time.plot(sizes, [math.nan if ns is None else ns / scale for ns, _ in values], label=name, **style)
         bandwidth.plot(sizes, [math.nan if gbps is None else gbps for _, gbps in values], label=name, **style)
     bounds = _bounds(rows)
@@ -113,7 +116,7 @@ def _remark(rows: Sequence[CompareRow], names: Sequence[str]) -> str:
         ("slower, not drawn", [name for name in rest if name in timed]),
         ("no schedule", [name for name in rest if name not in timed]),
     )
-    return "\n".join(f"{what}: {', '.join(those)}" for what, those in groups if those)
+    return "\n".join(f"{reason}: {', '.join(those)}" for reason, those in groups if those)
 
 
 def _label_ends(figure: Figure, panels: Sequence[Axes]) -> None:

@@ -93,10 +93,10 @@ def series_of(values: Sequence[Any], rows: Sequence[int]) -> list[Any]:
 
 def texts(values: Sequence[Any], measure: Measure) -> list[str]:
     """Labels of distinct values, in the unit of the column's scale."""
-    found = [value for value in values if value is not None]
-    if not is_number(found):
+    present = [value for value in values if value is not None]
+    if not is_number(present):
         return [category(value) for value in values]
-    scale = scale_of(measure, found)
+    scale = scale_of(measure, present)
     return ["none" if value is None else scale.text(value) for value in values]
 
 

@@ -74,9 +74,9 @@ def draw_lines(
         for place, (value, name, colour, marker) in enumerate(series):
             points: list[tuple[float, float]] = []
             for at, position in enumerate(positions):
-                if (own := rows_at.get((value, position))) is not None:
-                    places.append(own)
-                    best = representative([(row, y_values[row]) for row in own], goal)[1]  # type: ignore[misc]
+                if (measured_rows := rows_at.get((value, position))) is not None:
+                    places.append(measured_rows)
+                    best = representative([(row, y_values[row]) for row in measured_rows], goal)[1]  # type: ignore[misc]
                     points.append((position / x_scale.divisor if x_scale else at, best / y_scale.divisor))
                     drawn.append(best)
             if not points:
@@ -106,11 +106,11 @@ def _dress(
     from matplotlib.ticker import FixedLocator
 
     x_scale, y_scale = scales
-    about = measure(table, choice.x)
+    x_measure = measure(table, choice.x)
     if x_scale:
         dress(axes, "x", x_scale, positions, width)
     else:
-        labels = texts(positions, about)
+        labels = texts(positions, x_measure)
         beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
         axes.xaxis.set_major_locator(FixedLocator(list(range(len(positions)))))
         axes.set_xticklabels(labels, **label_style(labels, width, 1 / beside))
@@ -118,7 +118,7 @@ def _dress(
     dress(axes, "y", y_scale, values, width)
     if axes.get_yscale() == "linear" and min(values) >= 0:
         axes.set_ylim(0, None if measure(table, choice.y).goal != HIGHER or not y_scale.is_share else max(1.0, max(values)))
-    axes.set_xlabel(x_scale.label if x_scale else about.label)
+    axes.set_xlabel(x_scale.label if x_scale else x_measure.label)
     axes.set_ylabel(y_scale.label)
 
 
@@ -139,23 +139,23 @@ def draw_fronts(
     """
     from matplotlib.lines import Line2D
 
-    about = measure(table, choice.x), measure(table, choice.y)
+    measures = measure(table, choice.x), measure(table, choice.y)
     x_values, y_values = numbers(table, choice.x, "--x"), numbers(table, choice.y, "--y")
     rows = [row for panel in panels for row in panel.rows]
     series = _series(table, choice, rows)
     scales = [
         scale_of(entry, [values[row] for row in rows] or [1.0])  # type: ignore[misc]
-        for entry, values in zip(about, (x_values, y_values), strict=True)
+        for entry, values in zip(measures, (x_values, y_values), strict=True)
     ]
     is_many = len(rows) > _MOST_VECTOR_POINTS
     for axes, panel in zip(grid, panels, strict=True):
         x, y = (np.array([values[row] for row in panel.rows], np.float64) for values in (x_values, y_values))
-        front = pareto_front(*(-v if entry.goal == HIGHER else v for v, entry in zip((x, y), about, strict=True)))
+        front = pareto_front(*(-v if entry.goal == HIGHER else v for v, entry in zip((x, y), measures, strict=True)))
         x, y = x / scales[0].divisor, y / scales[1].divisor
         of = [table.columns[choice.by][row] for row in panel.rows] if choice.by else [None] * len(panel.rows)
         for value, _, colour, marker in series:
-            own = np.array([entry == value for entry in of], bool)
-            for part, alpha, size in ((own & ~front, 0.5, 12.0), (own & front, 1.0, 24.0)):
+            is_shown = np.array([entry == value for entry in of], bool)
+            for part, alpha, size in ((is_shown & ~front, 0.5, 12.0), (is_shown & front, 1.0, 24.0)):
                 style: dict[str, Any] = {
                     "color": [colour],
                     "marker": marker,
@@ -165,7 +165,7 @@ def draw_fronts(
                 }
                 axes.scatter(x[part], y[part], alpha=alpha, zorder=3 if size < 20 else 4, rasterized=is_many, **style)
         order = np.flatnonzero(front)[np.lexsort((y[front], x[front]))]
-        axes.plot(x[order], y[order], color="black", linewidth=0.8, drawstyle=_step(about), zorder=2)
+        axes.plot(x[order], y[order], color="black", linewidth=0.8, drawstyle=_step(measures), zorder=2)
         for which, scale, values in (("x", scales[0], x), ("y", scales[1], y)):
             dress(axes, which, scale, (values * scale.divisor).tolist(), width)
         axes.set(xlabel=scales[0].label, ylabel=scales[1].label)
@@ -184,13 +184,13 @@ def draw_fronts(
         if choice.by
     ]
     handles.append(Line2D([], [], color="black", linewidth=0.8, label="Pareto front"))
-    words = ["higher" if entry.goal == HIGHER else "lower" for entry in about]
-    return handles, f"front: no other point has {words[0]} {about[0].label} and {words[1]} {about[1].label}"
+    words = ["higher" if entry.goal == HIGHER else "lower" for entry in measures]
+    return handles, f"front: no other point has {words[0]} {measures[0].label} and {words[1]} {measures[1].label}"
 
 
-def _step(about: tuple[Measure, Measure]) -> str:
+def _step(measures: tuple[Measure, Measure]) -> str:
     """Matplotlib's `drawstyle` of the front: between two points the line keeps the y of the point whose x is worse."""
-    return "steps-post" if about[0].goal != HIGHER else "steps-pre"
+    return "steps-post" if measures[0].goal != HIGHER else "steps-pre"
 
 
 MOST_VALUES = 400
@@ -218,7 +218,7 @@ def draw_heatmaps(
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     name = choice.value or choice.y
-    goal, found = measure(table, name).goal, numbers(table, name, "--value")
+    goal, figures = measure(table, name).goal, numbers(table, name, "--value")
     x_values, y_values = ordered(table.columns[choice.x]), ordered(table.columns[choice.y])
     for option, values in (("--x", x_values), ("--y", y_values)):
         if len(values) > MOST_VALUES:
@@ -232,7 +232,7 @@ def draw_heatmaps(
             rows_at.setdefault((y_at[table.columns[choice.y][row]], x_at[table.columns[choice.x][row]]), []).append(row)
         places += rows_at.values()
         for (down, right), rows in rows_at.items():
-            cells[which, down, right] = representative([(row, found[row]) for row in rows], goal)[1]  # type: ignore[misc]
+            cells[which, down, right] = representative([(row, figures[row]) for row in rows], goal)[1]  # type: ignore[misc]
     low, high = (float(part) for part in (np.nanmin(cells), np.nanmax(cells)))
     scale = scale_of(measure(table, name), [low, high])
     norm = (LogNorm if scale.is_log else Normalize)(low / scale.divisor, high / scale.divisor)
@@ -240,11 +240,13 @@ def draw_heatmaps(
     colours = CELLS[::-1] if goal == HIGHER else CELLS
     shades = LinearSegmentedColormap.from_list("cells", colours).with_extremes(bad=_NO_VALUE)
     image = None
-    for axes, own in zip(grid, cells, strict=True):
-        image = axes.imshow(own / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower")
+    for axes, cells_of_panel in zip(grid, cells, strict=True):
+        image = axes.imshow(
+            cells_of_panel / scale.divisor, cmap=shades, norm=norm, aspect="auto", interpolation="nearest", origin="lower"
+        )
         beside = axes.get_subplotspec().get_gridspec().ncols  # type: ignore[union-attr]
         if len(x_values) * beside <= _MOST_WRITTEN[width][0] and len(y_values) <= _MOST_WRITTEN[width][1]:
-            _write(axes, own, scale)
+            _write(axes, cells_of_panel, scale)
         _label(axes, choice, table, x_values, y_values, width)
     handles: list[Any] = []
     if low < high:
@@ -271,14 +273,14 @@ def _label(axes: Axes, choice: Choice, table: SweepColumns, x_values: list[Any],
     assert place is not None
     room, is_first = 1 / place.get_gridspec().ncols, place.is_first_col()
     x_step, y_step = (-(-len(v) // max(int(_MOST_LABELS[width] * share), 8)) for v, share in ((x_values, room), (y_values, 1.0)))
-    about = measure(table, choice.x), measure(table, choice.y)
-    labels = texts(x_values, about[0])
+    measures = measure(table, choice.x), measure(table, choice.y)
+    labels = texts(x_values, measures[0])
     axes.set_xticks(range(0, len(x_values), x_step), labels[::x_step], **label_style(labels[::x_step], width, room))
-    axes.set_yticks(range(0, len(y_values), y_step), texts(y_values, about[1])[::y_step] if is_first else [])
-    units = [f" ({entry.unit})" if entry.unit not in ("", "bytes", "share", "ns") else "" for entry in about]
-    axes.set_xlabel(about[0].label + units[0])
+    axes.set_yticks(range(0, len(y_values), y_step), texts(y_values, measures[1])[::y_step] if is_first else [])
+    units = [f" ({entry.unit})" if entry.unit not in ("", "bytes", "share", "ns") else "" for entry in measures]
+    axes.set_xlabel(measures[0].label + units[0])
     if is_first:
-        axes.set_ylabel(about[1].label + units[1])
+        axes.set_ylabel(measures[1].label + units[1])
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_visible(False)

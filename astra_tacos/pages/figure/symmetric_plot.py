@@ -94,11 +94,11 @@ def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0
         raise ConfigError(f"tree: chunk {chunk}, expected 0 to {task.num_chunks - 1}, one of NPU 0's")
     if task.num_npus > MOST_NODES:
         raise ConfigError(f"tree: {task.num_npus:,} NPUs, expected at most {MOST_NODES:,} to draw")
-    own = np.flatnonzero((schedule.chunk == chunk) & ~schedule.reduces)
-    gathers = len(own) > 0
-    own = own if gathers else np.flatnonzero(schedule.chunk == chunk)
-    there, back = (schedule.dst[own], schedule.src[own]) if gathers else (schedule.src[own], schedule.dst[own])
-    reached = schedule.end_ns[own] if gathers else schedule.start_ns[own]
+    sends = np.flatnonzero((schedule.chunk == chunk) & ~schedule.reduces)
+    gathers = len(sends) > 0
+    sends = sends if gathers else np.flatnonzero(schedule.chunk == chunk)
+    there, back = (schedule.dst[sends], schedule.src[sends]) if gathers else (schedule.src[sends], schedule.dst[sends])
+    reached = schedule.end_ns[sends] if gathers else schedule.start_ns[sends]
     place = _places(task)
     unit, scale = time_unit(max(schedule.collective_time_ns, 1) / 20)
     inches = _TREE_INCHES[width]
@@ -109,7 +109,7 @@ def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0
     axes: Any = figure.subplots()
     shades = Normalize(float(reached.min()) / scale, float(reached.max()) / scale)
     colours = colours_from("viridis", 0.0, 0.95)
-    dimension = np.array([task.classes[at].dimension for at in schedule.link_class[own].tolist()], np.int64)
+    dimension = np.array([task.classes[at].dimension for at in schedule.link_class[sends].tolist()], np.int64)
     size = float(np.clip(inches * 72 / max(spread) * 0.45, 1.5, 13.0))
     for index, (colour, _) in zip(range(len(task.dimensions)), SERIES_STYLES * len(task.dimensions), strict=False):
         these = np.flatnonzero(dimension == index)
@@ -128,13 +128,18 @@ def draw_tree(schedule: SymmetricSchedule, width: str = "double", chunk: int = 0
     when = "when the chunk is there" if gathers else "when the sum leaves"
     figure.colorbar(ScalarMappable(shades, colours), ax=axes, label=f"{when} ({unit})", shrink=0.75, aspect=30)
     handles: list[Any] = [Line2D([], [], color="#cc3311", marker="*", linestyle="none", label="NPU 0")]
-    for index, each in enumerate(task.dimensions):
+    for index, drawn_dimension in enumerate(task.dimensions):
         handles.append(
-            Line2D([], [], color=SERIES_STYLES[index % len(SERIES_STYLES)][0], label=f"{index}: {each.block} {each.size}")
+            Line2D(
+                [],
+                [],
+                color=SERIES_STYLES[index % len(SERIES_STYLES)][0],
+                label=f"{index}: {drawn_dimension.block} {drawn_dimension.size}",
+            )
         )
     figure.legend(handles=handles, loc="outside lower center", ncols=4)
-    what = f"{_title(schedule)}\nchunk {chunk} of NPU 0 and its {len(own):,} sends, which translations move to all other NPUs"
-    figure.suptitle(wrapped(what, width, 0.8 if width == "double" else 1.0), fontsize=8)
+    title = f"{_title(schedule)}\nchunk {chunk} of NPU 0 and its {len(sends):,} sends, which translations move to all other NPUs"
+    figure.suptitle(wrapped(title, width, 0.8 if width == "double" else 1.0), fontsize=8)
     return figure
 
 
@@ -173,11 +178,11 @@ def _lines(begin: Floats, end: Floats, is_ring: bool) -> list[Floats]:
 
 
 def _class_text(task: SymmetricTask, at: int) -> str:
-    each = task.classes[at]
-    dimension = task.dimensions[each.dimension]
-    if each.through_switch:
+    link_class = task.classes[at]
+    dimension = task.dimensions[link_class.dimension]
+    if link_class.through_switch:
         return f"{dimension.block} {dimension.size}: port"
-    return f"{dimension.block} {dimension.size}: 0 → {int(each.moves[0]) * task.group.strides[each.dimension]}"
+    return f"{dimension.block} {dimension.size}: 0 → {int(link_class.moves[0]) * task.group.strides[link_class.dimension]}"
 
 
 def _title(schedule: SymmetricSchedule) -> str:

@@ -72,16 +72,16 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
     links = panel.add(bars_of(schedule, rows), rows.num_rows, MOST_ROWS, 1.0 if chunk is None else _PALE)
     of = f"of up to {links:,} links" if links > 1 else "of a link"
     note = f"{schedule.num_sends:,} sends: the paler, the more of the time {of} is idle" if links else ""
-    what = _title(schedule, width)
+    title = _title(schedule, width)
     if chunk is not None:
-        own = sends_of_chunk(schedule, rows, chunk)
+        chunk_sends = sends_of_chunk(schedule, rows, chunk)
         least = schedule.collective_time_ns / scale * _LEAST_SHARE[0], rows.num_rows * _LEAST_SHARE[1]
-        panel.add_bars(own.bars, 1.0, least)
-        _add_tree(axes, own, scale)
-        what += f"\nchunk {chunk:,}: {len(own.done_ns):,} sends"
+        panel.add_bars(chunk_sends.bars, 1.0, least)
+        _add_tree(axes, chunk_sends, scale)
+        title += f"\nchunk {chunk:,}: {len(chunk_sends.done_ns):,} sends"
     _dress(axes, rows, schedule, width)
     axes.set(xlim=(0, schedule.collective_time_ns / scale), ylim=(rows.num_rows, 0), xlabel=f"time ({unit})")
-    figure.suptitle(wrapped(what, width), fontsize=8)
+    figure.suptitle(wrapped(title, width), fontsize=8)
     kinds = [Patch(color=kind.colour, label=kind.label) for kind in panel.kinds]
     if chunk is not None:
         kinds.append(Patch(color=mixed("#777777", _PALE), label="other chunks"))
@@ -89,15 +89,17 @@ def draw_timeline(schedule: Schedule, width: str = "double", chunk: int | None =
     return figure
 
 
-def _add_tree(axes: Axes, own: ChunkSends, scale: float) -> None:
+def _add_tree(axes: Axes, chunk_sends: ChunkSends, scale: float) -> None:
     """Lines from where a send of the chunk ends to the sends that wait for it."""
     from matplotlib.collections import LineCollection
 
-    waits, source = own.waits, own.source
-    at = own.bars.row + 0.5
+    waits, source = chunk_sends.waits, chunk_sends.source
+    at = chunk_sends.bars.row + 0.5
     if len(source) > _MOST_TREE_LINES:
         return
-    lines = np.stack((own.done_ns[source] / scale, at[source], own.bars.start_ns[waits] / scale, at[waits]), axis=1)
+    lines = np.stack(
+        (chunk_sends.done_ns[source] / scale, at[source], chunk_sends.bars.start_ns[waits] / scale, at[waits]), axis=1
+    )
     style: dict[str, Any] = {"colors": "#222222", "linewidths": 0.5 if len(lines) < 60 else 0.3, "zorder": 4}
     axes.add_collection(LineCollection(list(lines.reshape(-1, 2, 2)), **style))
 
@@ -126,12 +128,12 @@ def _dress(axes: Axes, rows: LinkRows, schedule: Schedule, width: str) -> None:
 
 def _title(schedule: Schedule, width: str) -> str:
     topology, collective = schedule.topology, schedule.collective
-    what = f"{capitalized(collective.name)} of {format_size(collective.size_bytes)}"
+    subject = f"{capitalized(collective.name)} of {format_size(collective.size_bytes)}"
     where = f"{shape_text(topology.describe_shape())} ({topology.num_endpoints:,} NPUs)"
-    made = f"{schedule.synthesizer}: {time_text(schedule.collective_time_ns)}"
+    maker = f"{schedule.synthesizer}: {time_text(schedule.collective_time_ns)}"
     if width == "double":
-        return f"{what} on {where}, {made}"
-    return f"{what}, {made}\n{where}"
+        return f"{subject} on {where}, {maker}"
+    return f"{subject}, {maker}\n{where}"
 
 
 MOST_RANKS = 300

@@ -209,10 +209,10 @@ def _notes(topology: Topology, grouped: Grouped, picture: TopologyPicture, busy:
     """The notes of a figure: its dimensions, the meaning of its marks, and what was merged."""
     notes: list[str] = []
     for index, dimension in enumerate(topology.dimensions):
-        own = topology.link_dimension == index
+        is_part = topology.link_dimension == index
         facts = f"{dimension.bandwidth_gibps:g} GiB/s, {dimension.latency_ns:g} ns"
         if busy is not None:
-            facts = f"{dimension.bandwidth_gibps:g} GiB/s, {float(np.mean(busy[own])) if own.any() else 0.0:.0%} busy"
+            facts = f"{dimension.bandwidth_gibps:g} GiB/s, {float(np.mean(busy[is_part])) if is_part.any() else 0.0:.0%} busy"
         inside = " (inside)" if grouped.dimension[index] < 0 else ""
         notes.append(f"{index}: {dimension.block} {dimension.size}, {facts}{inside}")
     if not topology.dimensions and busy is not None:

@@ -165,9 +165,9 @@ def _best_native(result: PlanFile) -> list[Row]:
 
 def _replay_rows(result: ReplayFile) -> list[Row]:
     """The main figures of a replay, and what `lint` found, from the object in `replay.json`."""
-    found = Counter((finding["severity"], finding["code"]) for finding in result.get("findings", ()))
+    counts = Counter((finding["severity"], finding["code"]) for finding in result.get("findings", ()))
     listed = ", ".join(
-        f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(found.items())
+        f"{code} ({severity}{f', {count:,} times' if count > 1 else ''})" for (severity, code), count in sorted(counts.items())
     )
     return [*run_rows(result), *([detail("lint", listed or "nothing found")] if "findings" in result else [])]
 
@@ -245,22 +245,22 @@ def _note(case: Mapping[str, Any]) -> str:
 
 def _replay_cases(result: Mapping[str, Any]) -> dict[str, Any]:
     """Data of the collectives of a replay, from the object in `replay.json`."""
-    found = result["collectives"]
-    longest = [max(entry["total_ns"], default=0) for entry in found]
-    names = [entry["pattern"].lower().replace("_", "-") for entry in found]
+    collectives = result["collectives"]
+    longest = [max(entry["total_ns"], default=0) for entry in collectives]
+    names = [entry["pattern"].lower().replace("_", "-") for entry in collectives]
     columns = {
         "collective": names,
-        "size_bytes": [entry["size_bytes"] for entry in found],
-        "count": [entry["nodes"] for entry in found],
-        "algorithm": [entry["algorithm"] for entry in found],
+        "size_bytes": [entry["size_bytes"] for entry in collectives],
+        "count": [entry["nodes"] for entry in collectives],
+        "algorithm": [entry["algorithm"] for entry in collectives],
         "after_ns": longest,
         "share": [time / max(result["end_ns"], 1) for time in longest],
     }
     says = "Nodes of one pattern, size and algorithm together; time: the most that a rank spends in them, overlapped or not."
     labels = [
-        f"{name} {format_size(entry['size_bytes'])}, {entry['algorithm']}" for name, entry in zip(names, found, strict=True)
+        f"{name} {format_size(entry['size_bytes'])}, {entry['algorithm']}" for name, entry in zip(names, collectives, strict=True)
     ]
-    return {"kind": "replay", "says": says, "labels": labels, "exact": [True] * len(found), "columns": columns}
+    return {"kind": "replay", "says": says, "labels": labels, "exact": [True] * len(collectives), "columns": columns}
 
 
 PLAN_FILE = "plan.json"
@@ -284,8 +284,8 @@ def plan_page(directory: Path, title: str | None = None) -> bytes:
     path = directory / PLAN_FILE
     content = read_json_object(path)
     if content.get("num_ranks", recording.num_npus) != recording.num_npus:
-        found = f"num_ranks is {describe(content['num_ranks'])}, {REPLAY_FILE} beside it has {recording.num_npus}"
-        raise ConfigError(f"{path}: {found}: they belong to different runs")
+        mismatch = f"num_ranks is {describe(content['num_ranks'])}, {REPLAY_FILE} beside it has {recording.num_npus}"
+        raise ConfigError(f"{path}: {mismatch}: they belong to different runs")
     if "cases" not in content:
         return _scheduled_page(directory, title, decoded(content, OnlyScheduledFile, path, "plan --output"), recording)
     result = decoded(content, PlanFile, path, "plan --output")
@@ -321,8 +321,8 @@ def replay_page(directory: Path, title: str | None = None) -> bytes:
     result = read_own(path, ReplayFile, "replay --output")
     for name in ("finish_ns", "exposed_comm_ns", "compute_ns", "sent_bytes"):
         if len(result[name]) != recording.nodes.num_ranks:
-            found = f"{name} has {len(result[name])} entries, {REPLAY_FILE} beside it has {recording.nodes.num_ranks} ranks"
-            raise ConfigError(f"{path}: {found}: they belong to different runs")
+            mismatch = f"{name} has {len(result[name])} entries, {REPLAY_FILE} beside it has {recording.nodes.num_ranks} ranks"
+            raise ConfigError(f"{path}: {mismatch}: they belong to different runs")
     subtitle = f"{'/'.join(Path(result['workload']).parts[-3:])}: {recording.nodes.title}, on {_network(recording)}"
     rows, cases = _replay_rows(result), _replay_cases(result)
     return _page(directory, title or "Replayed training run", subtitle, rows, cases, recording)
@@ -385,7 +385,7 @@ def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments
     while True:
         rows = choose_rows(recording.nodes, [segments for _, segments in replays], recording.after.finish_ns, most)
         data = timeline_data(recording, replays, rows)
-        num_segments = sum(len(one["state"]) for one in data["replays"])
+        num_segments = sum(len(replay["state"]) for replay in data["replays"])
         if num_segments <= _SURE_SEGMENTS or len(rows.ranks) == 1 or len(encode(data)) <= MOST_DATA_BYTES - _ROOM_FOR_THE_REST:
             return data, rows.rule + merged
         most = num_segments // 2
@@ -394,12 +394,15 @@ def _timeline(recording: Recording, replays: list[tuple[RecordedReplay, Segments
 def _over_time(replays: list[RecordedReplay], segments: list[Segments], num_alike: int) -> dict[str, Any]:
     """Edges of time in ns, and for each replay the mean number of ranks in each state between them."""
     edges = np.linspace(0, max(max(replay.run_end_ns for replay in replays), 1), _MOST_MOMENTS + 1)
-    return {"edges": edges, "shares": [(state_over_time(found, edges) * num_alike).astype(np.float32) for found in segments]}
+    return {
+        "edges": edges,
+        "shares": [(state_over_time(segments_of_rank, edges) * num_alike).astype(np.float32) for segments_of_rank in segments],
+    }
 
 
 def _rank_bars(segments: list[Segments], nodes: Nodes) -> dict[str, Any]:
     """Time of each rank in each state in ns; of many ranks, the means of blocks of consecutive ranks."""
-    totals = [found.totals() for found in segments]
+    totals = [segments_of_rank.totals() for segments_of_rank in segments]
     num_ranks = nodes.num_ranks
     block = -(-num_ranks // _MOST_RANK_BARS)
     firsts = np.arange(0, num_ranks, block)

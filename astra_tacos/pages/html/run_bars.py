@@ -25,7 +25,7 @@ def schedule_section(result: Mapping[str, Any]) -> Section | None:
     """The section, from the object in `plan.json`; None if nothing was scheduled."""
     if "schedule" not in result:
         return None
-    found = result["schedule"]
+    chosen = result["schedule"]
     rows = policy_times(result, "plan.json", _MOST_POLICIES)
     longest = max(row.end_ns for row in rows) or 1
     bars = "".join(
@@ -38,7 +38,7 @@ def schedule_section(result: Mapping[str, Any]) -> Section | None:
         "<tr><th>policies</th><th>compute, exposed communication, idle</th><th>end, ns</th><th>exposed, ns</th><th>gain</th></tr>"
     )
     body = _scrolled(header + bars)
-    kinds = _exposed_by_kind(found["layers"])
+    kinds = _exposed_by_kind(chosen["layers"])
     most = max((max(before, after) for _, before, after in kinds), default=0)
     if most:
         lines = "".join(
@@ -49,9 +49,9 @@ def schedule_section(result: Mapping[str, Any]) -> Section | None:
         header = "<tr><th>collectives</th><th>exposed before and after</th><th>before, ns</th><th>after, ns</th></tr>"
         body += f"<h3>Exposed communication by kind of collective</h3>{_scrolled(header + lines)}"
     says = (
-        f"Replayed with {found['collectives']} collectives: {counted(len(found['tried']), 'combination')}. Shown are each policy "
-        "alone with its best options, and in bold what was written. Times are means over ranks. Those of a kind are sums over "
-        "its collectives, whose number is in parentheses."
+        f"Replayed with {chosen['collectives']} collectives: {counted(len(chosen['tried']), 'combination')}. Shown are each "
+        "policy alone with its best options, and in bold what was written. Times are means over ranks. Those of a kind are sums "
+        "over its collectives, whose number is in parentheses."
     )
     return Section("schedule", "Schedule of communication", body, says)
 
@@ -133,7 +133,7 @@ def _strip(recording: Recording, replay: RecordedReplay, longest_ns: int) -> str
     at, spent, end = 0.0, dict.fromkeys((*_PATH_COLOURS, -1), 0.0), 0.0
 
     def draw(until: float, text: str) -> None:
-        kind = max(spent, key=lambda one: spent[one])
+        kind = max(spent, key=lambda activity: spent[activity])
         colour = _colour(kind)
         x, width = _PATH_WIDTH * at / longest_ns, _PATH_WIDTH * (until - at) / longest_ns
         title = f"<title>{escape(text)}</title>"
@@ -146,8 +146,8 @@ def _strip(recording: Recording, replay: RecordedReplay, longest_ns: int) -> str
         if end - at >= step or number == len(path.node) - 1:
             alone = at == path.start_ns[number]
             name = recording.texts[nodes.name[node]] if nodes.name[node] >= 0 else f"node {nodes.node_id[node]}"
-            what = f"rank {rank[node]}, {name} ({describe_kind(nodes, node)})" if alone else "several short stretches"
-            draw(end, f"{what}: {format_time(int(at))} to {format_time(int(end))}")
+            activity = f"rank {rank[node]}, {name} ({describe_kind(nodes, node)})" if alone else "several short stretches"
+            draw(end, f"{activity}: {format_time(int(at))} to {format_time(int(end))}")
             at, spent = end, dict.fromkeys(spent, 0.0)
     size = f'width="{_PATH_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_PATH_WIDTH} {_HEIGHT}" shape-rendering="crispEdges"'
     label = escape(f"The critical path, {len(path.node):,} stretches of time in {format_time(replay.run_end_ns)}")
@@ -172,14 +172,16 @@ def _legend() -> str:
 
 
 def _shares(whens: list[str], summaries: list[PathSummary]) -> str:
-    of = [{(one.kind, one.what): one for one in summary.shares} for summary in summaries]
-    spent = {key: max(one[key].spent_ns for one in of if key in one) for key in {key for one in of for key in one}}
+    of = [{(share.kind, share.what): share for share in summary.shares} for summary in summaries]
+    spent = {
+        key: max(of_path[key].spent_ns for of_path in of if key in of_path) for key in {key for of_path in of for key in of_path}
+    }
     everything = sorted(spent, key=lambda key: (-spent[key], key))
     rows: list[tuple[Value, ...]] = []
-    for kind, what in everything:
-        found = [one.get((kind, what)) for one in of]
-        cells = [(None,) * 3 if each is None else (each.count, each.spent_ns, share_of(each.share)) for each in found]
-        rows.append((what, *chain.from_iterable(cells)))
+    for kind, description in everything:
+        shares = [of_path.get((kind, description)) for of_path in of]
+        cells = [(None,) * 3 if share is None else (share.count, share.spent_ns, share_of(share.share)) for share in shares]
+        rows.append((description, *chain.from_iterable(cells)))
     columns = tuple(f"{name}{_of(when)}" for when in whens for name in ("stretches", "ns", "share"))
     return _titled(Table("What is on it", ("nodes", *columns), rows))
 
@@ -187,15 +189,15 @@ def _shares(whens: list[str], summaries: list[PathSummary]) -> str:
 def _longest(summary: PathSummary) -> str:
     rows = [
         (
-            one["name"],
-            one["what"],
-            one["rank"],
-            str(one["node"]),
-            one["start_ns"],
-            one["ns"],
-            share_of(one["ns"] / max(summary.end_ns, 1)),
+            stretch["name"],
+            stretch["what"],
+            stretch["rank"],
+            str(stretch["node"]),
+            stretch["start_ns"],
+            stretch["ns"],
+            share_of(stretch["ns"] / max(summary.end_ns, 1)),
         )
-        for one in summary.longest
+        for stretch in summary.longest
     ]
     return _titled(Table("Longest stretches of this run", ("node", "what", "rank", "id", "from, ns", "ns", "share"), rows))
 

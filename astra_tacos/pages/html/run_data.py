@@ -80,18 +80,18 @@ def _same(num_ranks: int, replays: list[Segments], nodes: Nodes) -> list[list[in
     for rank in range(num_ranks):
         parts = [_kind(nodes, rank)]
         for segments in replays:
-            own = slice(*segments.rank_first[rank : rank + 2].tolist())
-            found = (segments.compute[own], segments.communication[own])
-            parts += [segments.end_ns[own].tobytes(), segments.state[own].tobytes()]
-            parts += [np.where(node >= 0, node - nodes.rank_first[rank], NO_NODE).tobytes() for node in found]
+            span = slice(*segments.rank_first[rank : rank + 2].tolist())
+            causes = (segments.compute[span], segments.communication[span])
+            parts += [segments.end_ns[span].tobytes(), segments.state[span].tobytes()]
+            parts += [np.where(node >= 0, node - nodes.rank_first[rank], NO_NODE).tobytes() for node in causes]
         groups.setdefault(b"|".join(parts), []).append(rank)
     return list(groups.values())
 
 
 def _kind(nodes: Nodes, rank: int) -> bytes:
     """A key that is equal for ranks with equal nodes in the same order."""
-    own = slice(*nodes.rank_first[rank : rank + 2].tolist())
-    return b"|".join(column[own].tobytes() for column in (nodes.kind, nodes.pattern, nodes.size_bytes))
+    span = slice(*nodes.rank_first[rank : rank + 2].tolist())
+    return b"|".join(column[span].tobytes() for column in (nodes.kind, nodes.pattern, nodes.size_bytes))
 
 
 def _representatives(nodes: Nodes, groups: list[list[int]], finish_ns: Ints) -> tuple[list[int], int]:
@@ -119,8 +119,8 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
     first node of their rank; -1 means none.
     """
     nodes = recording.nodes
-    first, own = members_of(nodes.rank_first, np.array(rows.ranks, np.int64))
-    names = [nodes.name[own], nodes.group[own], *(replay.algorithm[own] for replay, _ in replays)]
+    first, rows_shown = members_of(nodes.rank_first, np.array(rows.ranks, np.int64))
+    names = [nodes.name[rows_shown], nodes.group[rows_shown], *(replay.algorithm[rows_shown] for replay, _ in replays)]
     used, entries = np.unique(np.concatenate(names), return_inverse=True)
     texts = ["" if entry < 0 else recording.texts[entry] for entry in used.tolist()]
     name, group, *algorithms = np.split(entries.reshape(-1), len(names))
@@ -129,10 +129,10 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
         "texts": texts,
         "nodes": {
             "first": first,
-            "id": _ids(nodes.node_id[own]),
-            "kind": nodes.kind[own],
-            "pattern": nodes.pattern[own],
-            "size": nodes.size_bytes[own],
+            "id": _ids(nodes.node_id[rows_shown]),
+            "kind": nodes.kind[rows_shown],
+            "pattern": nodes.pattern[rows_shown],
+            "size": nodes.size_bytes[rows_shown],
             "group": group,
             "name": name,
         },
@@ -144,13 +144,13 @@ def timeline_data(recording: Recording, replays: list[tuple[RecordedReplay, Segm
 
 
 def _segment_data(nodes: Nodes, segments: Segments, rows: Rows) -> dict[str, Any]:
-    first, own = members_of(segments.rank_first, np.array(rows.ranks, np.int64))
-    base = nodes.rank_first[segments.rank[own]]
-    compute, communication = segments.compute[own], segments.communication[own]
+    first, segments_shown = members_of(segments.rank_first, np.array(rows.ranks, np.int64))
+    base = nodes.rank_first[segments.rank[segments_shown]]
+    compute, communication = segments.compute[segments_shown], segments.communication[segments_shown]
     return {
         "first": first,
-        "duration": segments.end_ns[own] - segments.start_ns[own],
-        "state": segments.state[own],
+        "duration": segments.end_ns[segments_shown] - segments.start_ns[segments_shown],
+        "state": segments.state[segments_shown],
         "compute": np.where(compute >= 0, compute - base, -1),
         "communication": np.where(communication >= 0, communication - base, -1),
     }
@@ -191,13 +191,13 @@ def link_data(recording: Recording, replays: list[RecordedReplay]) -> dict[str, 
         "dimensions": [
             {
                 "name": f"dimension {number}: {names[number]}" if number >= 0 else "all links",
-                "links": int(own.sum()),
-                "curves": [_curve(share[own]) for share in shares],
-                "mean": [float(share[own].mean()) for share in shares],
-                "most": [float(share[own].max()) for share in shares],
-                "bytes": [int(replay.link_bytes[own].sum()) for replay in replays],
+                "links": int(inside.sum()),
+                "curves": [_curve(share[inside]) for share in shares],
+                "mean": [float(share[inside].mean()) for share in shares],
+                "most": [float(share[inside].max()) for share in shares],
+                "bytes": [int(replay.link_bytes[inside].sum()) for replay in replays],
             }
-            for number, own in dimensions.items()
+            for number, inside in dimensions.items()
         ],
         "busiest": {
             "link": [

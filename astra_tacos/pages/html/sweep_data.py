@@ -54,10 +54,10 @@ _SYMBOLS = {
 
 def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
     """Names of the columns that differ between points, axes first, and the texts of the other columns by name."""
-    own = [name for name in table.columns if name not in MEASURES]
+    own_columns = [name for name in table.columns if name not in MEASURES]
     inputs = [name for name, measure in MEASURES.items() if measure.role != "result"]
     results = [name for name, measure in MEASURES.items() if measure.role == "result" and name not in _LAST]
-    ranked = dict.fromkeys((*_ALWAYS, *table.axes, *own, *_FIRST, *results, *inputs, *_LAST))
+    ranked = dict.fromkeys((*_ALWAYS, *table.axes, *own_columns, *_FIRST, *results, *inputs, *_LAST))
     varying, constant = [], {}
     for name in ranked:
         if name not in table.columns or name in _NEVER:
@@ -67,7 +67,7 @@ def varying_columns(table: SweepColumns) -> tuple[list[str], dict[str, str]]:
             varying.append(name)
         elif first is not None:
             constant[name] = as_texts([first])[0] or ""
-    return varying, {name: constant[name] for name in (*inputs, *own, *results) if name in constant}
+    return varying, {name: constant[name] for name in (*inputs, *own_columns, *results) if name in constant}
 
 
 def _first_value(values: list[Any]) -> tuple[Any, bool]:
@@ -121,10 +121,10 @@ def _looks(name: str | None, values: list[Any]) -> list[tuple[str, str]]:
 
 def _column(table: SweepColumns, name: str) -> dict[str, Any]:
     measure, values = measure_of(name, table.kinds), table.columns[name]
-    about = {"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": measure.role}
-    about["own"] = name not in MEASURES
+    data = {"name": name, "label": measure.label, "unit": measure.unit, "goal": measure.goal, "role": measure.role}
+    data["own"] = name not in MEASURES
     if is_number(values) and all(abs(value) <= _LARGEST_EXACT for value in values if isinstance(value, int)):
         column = np.array([math.nan if v is None else v for v in values], np.float64)
-        return about | {"type": "number", "values": column, "looks": _looks(name, column[~np.isnan(column)].tolist())}
+        return data | {"type": "number", "values": column, "looks": _looks(name, column[~np.isnan(column)].tolist())}
     texts = as_texts(values)
-    return about | {"type": "text", "values": texts, "looks": _looks(name, [text for text in texts if text is not None])}
+    return data | {"type": "text", "values": texts, "looks": _looks(name, [text for text in texts if text is not None])}

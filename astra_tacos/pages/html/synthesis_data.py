@@ -42,9 +42,9 @@ class Arrivals:
 
     def curve(self, which: int) -> tuple[Ints, Floats]:
         """Ascending times at which the NPU `npu[which]` gets chunks, and the share that it has from then on."""
-        own = slice(self.first[which], self.first[which + 1])
-        held = np.cumsum(self.chunks[own])
-        return self.time_ns[own], held / held[-1]
+        span = slice(self.first[which], self.first[which + 1])
+        held = np.cumsum(self.chunks[span])
+        return self.time_ns[span], held / held[-1]
 
     def by_finish(self) -> Ints:
         """Indices of NPUs from the one that has everything first to the one that has it last; then by their mean times."""
@@ -90,8 +90,8 @@ def _rows(schedule: Schedule) -> _Events:
     if collective.reduces:  # who gets no copy has summed the chunk up itself
         summed = np.full(len(arrival), -1)
         np.maximum.at(summed, place[schedule.reduces], done[schedule.reduces])
-        own = (arrival == _NEVER) & (summed >= 0)
-        arrival[own] = summed[own]
+        is_summed = (arrival == _NEVER) & (summed >= 0)
+        arrival[is_summed] = summed[is_summed]
     else:
         arrival[owner * collective.num_chunks + np.arange(collective.num_chunks)] = 0
     members = collective.member_npus
@@ -242,11 +242,11 @@ def _heat(schedule: Schedule, rows: LinkRows) -> Data:
     labels: list[str] = []
     for group in rows.groups:
         lines = max(1, min(group.count, round(_HEAT_ROWS * group.count / topology.num_links)))
-        own = rows.link[group.first : group.first + group.count]
+        links = rows.link[group.first : group.first + group.count]
         row = np.arange(group.count) * lines // group.count
-        row_of_link[own] = len(labels) + row
+        row_of_link[links] = len(labels) + row
         edges = np.searchsorted(row, np.arange(lines + 1))
-        sources = topology.link_src[own]
+        sources = topology.link_src[links]
         for first, last in pairwise(edges):
             ends = [topology.describe_device(int(sources[at])) for at in (first, last - 1)]
             where = f"from {ends[0]}" if ends[0] == ends[1] else f"from {ends[0]} to {ends[1]}"
@@ -261,11 +261,16 @@ def _dimensions(topology: Topology, busy: Floats) -> list[Data]:
     rows: list[Data] = []
     names = [f"{index}: {d.block} {d.size}" for index, d in enumerate(topology.dimensions)] or [topology.describe_shape()]
     for index, name in enumerate(names):
-        own = topology.link_dimension == index if topology.dimensions else np.ones(topology.num_links, bool)
-        if not own.any():
+        inside = topology.link_dimension == index if topology.dimensions else np.ones(topology.num_links, bool)
+        if not inside.any():
             continue
-        shares, bandwidth = busy[own], topology.link_bandwidth_gibps[own]
-        row: Data = {"name": name, "links": int(own.sum()), "least": float(shares.min()), "mean": float(shares.mean())}
+        shares, bandwidth = busy[inside], topology.link_bandwidth_gibps[inside]
+        row: Data = {
+            "name": name,
+            "links": int(inside.sum()),
+            "least": float(shares.min()),
+            "mean": float(shares.mean()),
+        }
         row |= {"most": float(shares.max()), "slowest": float(bandwidth.min()), "fastest": float(bandwidth.max())}
         rows.append(row)
     return rows
@@ -290,19 +295,21 @@ def _matrix(topology: Topology, busy: Floats) -> Data:
 
 def _curves(schedule: Schedule) -> Data:
     """Shares of their chunks that the fastest, the median and the slowest NPU have over time, and that all have together."""
-    found = arrivals(schedule)
-    ranked = found.by_finish()
+    arrived = arrivals(schedule)
+    ranked = arrived.by_finish()
     end = schedule.collective_time_ns
     picks = {"fastest": ranked[0], "median": ranked[len(ranked) // 2], "slowest": ranked[-1]}
     curves = []
     for label, which in picks.items():
-        time, share = found.curve(int(which))
-        curves.append({"label": label, "npu": int(found.npu[which]), "chunks": _chunks(found.chunks, found.first, int(which))})
+        time, share = arrived.curve(int(which))
+        curves.append(
+            {"label": label, "npu": int(arrived.npu[which]), "chunks": _chunks(arrived.chunks, arrived.first, int(which))}
+        )
         curves[-1] |= _thinned(time, share, end)
-    order = np.argsort(found.time_ns, kind="stable")
-    held = np.cumsum(found.chunks[order])
-    together = _thinned(found.time_ns[order], held / held[-1], end)
-    finish = found.time_ns[found.first[1:] - 1]
+    order = np.argsort(arrived.time_ns, kind="stable")
+    held = np.cumsum(arrived.chunks[order])
+    together = _thinned(arrived.time_ns[order], held / held[-1], end)
+    finish = arrived.time_ns[arrived.first[1:] - 1]
     return {"curves": curves, "together": together, "needy": len(ranked), "finish": [int(finish.min()), int(finish.max())]}
 
 

@@ -129,7 +129,7 @@ def find_cases(run: Run) -> CompactCases:
     known: dict[CompactCase, int] = {}
     of_row = np.full(trace.num_nodes, -1, np.int64)
     listed = (rows, columns.comm_type[rows], trace.size_bytes[rows], columns.involved_dims[rows], ids, shapes.members)
-    for row, pattern, size, involved, group, members in zip(*(each.tolist() for each in listed), strict=True):
+    for row, pattern, size, involved, group, members in zip(*(column.tolist() for column in listed), strict=True):
         if members > 1 and size > 0:
             dimensions = None if involved >= 0 and group == ALL_RANKS else seen[group]
             of_row[row] = known.setdefault(CompactCase(pattern, size, dimensions, members), len(known))
@@ -156,8 +156,8 @@ def _seen(run: Run, number: int) -> tuple[Dimension, ...] | None:
     seen = []
     for dimension, values in zip(dimensions, lattice.values(members, f"group {number}"), strict=True):
         if len(values) > 1:
-            whole = len(values) == dimension.size
-            block = dimension.block if whole else dimension.building_block.part(dimension.size, values)
+            spans_dimension = len(values) == dimension.size
+            block = dimension.block if spans_dimension else dimension.building_block.part(dimension.size, values)
             if block is None:
                 return None
             seen.append(replace(dimension, block=block, size=len(values)))
@@ -166,7 +166,7 @@ def _seen(run: Run, number: int) -> tuple[Dimension, ...] | None:
 
 def with_schedules(
     run: Run,
-    found: CompactCases,
+    cases: CompactCases,
     schedules: Schedules,
     native: NativeConfiguration | None = None,
 ) -> Run:
@@ -180,10 +180,10 @@ def with_schedules(
     system = run.system if native is None else native.system(run.system)
     if not schedules:
         return native_run(run, system)
-    traces = traces_of(run, found, schedules)
-    entry = np.full(len(found.cases) + 1, NATIVE, np.int32)
+    traces = traces_of(run, cases, schedules)
+    entry = np.full(len(cases.cases) + 1, NATIVE, np.int32)
     entry[list(schedules)] = np.arange(len(schedules))
-    implementation = entry[found.of_row]
+    implementation = entry[cases.of_row]
     # ASTRA-sim looks up traces by ids alone, of any rank, so ids are multiplied, and the rest says which trace a node runs.
     factor, highest = len(traces) + 1, int(run.workload.node_id.max())
     if highest > INT32_MAX // factor - 1:
@@ -194,11 +194,11 @@ def with_schedules(
     ids, at = group_ids(columns), np.flatnonzero(implementation != NATIVE)
     names, group = list(columns.group_names), columns.group.copy()
     first = max(members, default=0) + 1
-    for place, one in enumerate(distinct(ids[at][ids[at] != ALL_RANKS]).tolist()):
+    for place, group_id in enumerate(distinct(ids[at][ids[at] != ALL_RANKS]).tolist()):
         for which in range(len(traces)):
             number = first + place * len(traces) + which
-            members[number] = members[one]
-            group[at[(ids[at] == one) & (implementation[at] == which)]] = len(names)
+            members[number] = members[group_id]
+            group[at[(ids[at] == group_id) & (implementation[at] == which)]] = len(names)
             names.append(str(number))
     workload = replace(run.workload, node_id=node_id, workload=replace(columns, group=group, group_names=tuple(names)))
     names_of = list(traces)
@@ -217,11 +217,11 @@ def with_schedules(
     )
 
 
-def traces_of(run: Run, found: CompactCases, schedules: Schedules) -> dict[str, SymmetricTraces]:
+def traces_of(run: Run, cases: CompactCases, schedules: Schedules) -> dict[str, SymmetricTraces]:
     """The traces of schedules by the prefix of their files, each with a range of tags of its own, apart from the workload's."""
     rows = [schedule.num_rows for schedule in schedules.values()]
     tags = tag_ranges(run.workload.prefix, run.workload.tag, rows, TAGS)
     traces = {}
     for place, ((number, schedule), first_tag) in enumerate(zip(schedules.items(), tags, strict=True)):
-        traces[f"{COLLECTIVE}/{found.cases[number].name}_{place}"] = SymmetricTraces(schedule, first_tag)
+        traces[f"{COLLECTIVE}/{cases.cases[number].name}_{place}"] = SymmetricTraces(schedule, first_tag)
     return traces

@@ -54,17 +54,17 @@ def class_bound(run: Run, alone_ns: Ints, clock: Backend) -> RunBound:
     shapes = shapes_of(run)
     actions = workload_actions(run)
     worst, busy_ns = busiest_rank(run, actions)
-    found = {"compute": (busy_ns, f"the compute of rank {int(lattice.representatives[worst])}")}
+    terms = {"compute": (busy_ns, f"the compute of rank {int(lattice.representatives[worst])}")}
     if clock.models_congestion:
-        found["crossing"] = _crossing(run, shapes)
+        terms["crossing"] = _crossing(run, shapes)
     in_step_ns: int | None = None
     if trace.num_nodes <= _MOST_NODES:
         timed = np.where(actions.is_timed, actions.amount, 0)
         timed[shapes.rows] = _entering_ns(run, shapes) if clock.models_congestion else 0
         path_ns, in_step_ns = _paths_ns(run, timed, np.maximum(timed, alone_ns))
         in_step_ns = in_step_ns if clock.models_congestion else None
-        found["path"] = path_ns, "the longest way through the dependencies"
-    return RunBound.of(found, in_step_ns)
+        terms["path"] = path_ns, "the longest way through the dependencies"
+    return RunBound.of(terms, in_step_ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +106,12 @@ def shapes_of(run: Run) -> CollectiveShapes:
     counts, together = np.ones((len(rows), len(lattice.size)), np.int64), np.zeros(len(rows), np.bool_)
     for number in np.unique(group).tolist():
         if number == ALL_RANKS:
-            own, is_one = lattice.size, len(lattice.representatives) == 1
+            num_values, is_one = lattice.size, len(lattice.representatives) == 1
         else:
             members = np.array(run.groups.members[number], np.int64)
-            own = tuple(len(values) for values in lattice.values(members, f"group {number}"))
+            num_values = tuple(len(values) for values in lattice.values(members, f"group {number}"))
             is_one = len(np.unique(lattice.canonical(members)[0])) == 1
-        counts[group == number], together[group == number] = own, is_one
+        counts[group == number], together[group == number] = num_values, is_one
     involved = columns.involved_dims[rows]
     for index in range(counts.shape[1]):  # a collective of all ranks over some dimensions is one of each part of the network
         counts[(group == ALL_RANKS) & (involved >= 0) & (involved >> index & 1 == 0), index] = 1
@@ -120,27 +120,27 @@ def shapes_of(run: Run) -> CollectiveShapes:
 
 def _rates(dimensions: tuple[Dimension, ...], largest: bool = False) -> Floats:
     """Bytes per ns into an NPU over its links of each dimension: the mean, or the largest, over the members of a block."""
-    blocks = [(each.building_block, each.size) for each in dimensions]
+    blocks = [(dimension.building_block, dimension.size) for dimension in dimensions]
     links = [block.num_links(size) / size / (2 if block.num_switches(size) else 1) for block, size in blocks]
     for index, (block, size) in enumerate(blocks):
         if largest and block.translations(size) is None:  # members differ, as in a Mesh
             into = block.links(size).dst
             links[index] = float(np.bincount(into[into < size]).max())
     per_npu = np.array(links)
-    rates: Floats = per_npu * bytes_per_ns(np.array([each.bandwidth_gibps for each in dimensions]))
+    rates: Floats = per_npu * bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in dimensions]))
     return rates
 
 
 def _kept(run: Run, shapes: CollectiveShapes) -> Floats:
     """float64[num_rows], what truncation leaves of the time of each collective node (`allowance`)."""
     pattern, size = run.columns.comm_type[shapes.rows], run.workload.size_bytes[shapes.rows].astype(np.float64)
-    own = np.where(pattern == CommType.ALL_GATHER, size, size / shapes.members)
-    return allowance(own / PIECES, _fastest(run))
+    size_kept = np.where(pattern == CommType.ALL_GATHER, size, size / shapes.members)
+    return allowance(size_kept / PIECES, _fastest(run))
 
 
 def _fastest(run: Run) -> float:
     """Bytes per ns of the fastest link."""
-    return float(bytes_per_ns(np.array([each.bandwidth_gibps for each in run.network.dimensions])).max())
+    return float(bytes_per_ns(np.array([dimension.bandwidth_gibps for dimension in run.network.dimensions])).max())
 
 
 def _crossing(run: Run, shapes: CollectiveShapes) -> tuple[int, str]:
@@ -181,7 +181,7 @@ def _entering_ns(run: Run, shapes: CollectiveShapes) -> Ints:
         size * (1 - 1 / members),
     )
     entering[members < 2] = 0
-    latency = min(int(each.latency_ns) for each in run.network.dimensions)
+    latency = min(int(dimension.latency_ns) for dimension in run.network.dimensions)
     entering *= _kept(run, shapes)
     times = (entering / _rates(run.network.dimensions, largest=True).sum()).astype(np.int64) + np.where(entering > 0, latency, 0)
     return np.where(shapes.begins_together, times, 0)
@@ -195,7 +195,7 @@ def _paths_ns(run: Run, *durations: Ints) -> list[int]:
     trace, dimensions, graph = run.workload, run.network.dimensions, RunGraph(run)
     messages = graph.messages
     sends, receives = messages.send[messages.certain], messages.receive[messages.certain]
-    took = (trace.size_bytes[sends] / _fastest(run)).astype(np.int64) + min(int(each.latency_ns) for each in dimensions)
+    took = (trace.size_bytes[sends] / _fastest(run)).astype(np.int64) + min(int(dimension.latency_ns) for dimension in dimensions)
     send = np.full(trace.num_nodes, -1)
     send[receives] = sends
     none, no_time = np.empty(0, np.int64), np.zeros(trace.num_nodes, np.int64)

@@ -104,8 +104,8 @@ class ClassCandidate:
         assert written.classes is not None
         if written.classes.num_ranks <= _MOST_EXPANDED:
             (folder / ORDINARY).mkdir()
-            made = {prefix: each for prefix, each in self.run.files.items() if isinstance(each, SymmetricTraces)}
-            write_expanded(written, made, folder / ORDINARY)
+            symmetric = {prefix: traces for prefix, traces in self.run.files.items() if isinstance(traces, SymmetricTraces)}
+            write_expanded(written, symmetric, folder / ORDINARY)
 
     def node_table(self) -> NodeTable | None:
         """None: a node stands for those of its class."""
@@ -170,7 +170,7 @@ class ClassPlanning(Planning[_Solutions, ClassCandidate]):
     def solve(self, on_progress: OnProgress) -> _Solutions:
         """A schedule for each case that has one, for each link model."""
         # Also for the other link model: a run may be refused whose events have no one order.
-        link_models = sorted(LINK_MODELS, key=lambda each: each != self.clock.link_model)
+        link_models = sorted(LINK_MODELS, key=lambda link_model: link_model != self.clock.link_model)
         solutions = []
         for done, link_model in enumerate(link_models, 1):
             solutions.append(self._schedules(link_model))
@@ -261,7 +261,7 @@ class ClassPlanning(Planning[_Solutions, ClassCandidate]):
         spent_before, spent_after = None if before is None else self._spent(before), self._spent(best.after)
         trace = run.workload
         place = {number: place for place, number in enumerate(best.schedules)}
-        bandwidth_gibps = np.array([each.bandwidth_gibps for each in run.network.dimensions])
+        bandwidth_gibps = np.array([dimension.bandwidth_gibps for dimension in run.network.dimensions])
         figures = []
         for number, case in enumerate(cases.cases):
             schedule = best.schedules.get(number)

@@ -59,9 +59,9 @@ def write_expanded(run: Run, known: Mapping[str, SymmetricTraces], folder: Path)
     for prefix, collective in zip(run.prefixes, run.collectives, strict=True):
         assert isinstance(collective, CompactTrace)  # `read_compact`
         files[prefix] = known[prefix].of_all() if prefix in known else ExpandedFiles(run.directory / prefix, collective)
-    whole = replace(expand(run), files=files)
-    whole.write(folder)
-    write_script(folder, whole)
+    expanded = replace(expand(run), files=files)
+    expanded.write(folder)
+    write_script(folder, expanded)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -98,13 +98,13 @@ def _number(option: str, value: str) -> float:
 
 def _partition(mode: Mode, npu: Npu, given: dict[str, float]) -> Partition | None:
     needed = {Mode.HOST: _PARTITION, Mode.ACE: _PARTITION[1:], Mode.IDEAL: ()}[mode]
-    found = tuple(option for option in _PARTITION if option in given)
-    if found and found != needed:
+    options = tuple(option for option in _PARTITION if option in given)
+    if options and options != needed:
         both = " and ".join(needed) or "neither comm-cores nor comm-memory"
         raise ConfigError(
-            f"endpoint: found {' and '.join(found)}, expected {both} for {mode}, or none for the best that is tried"
+            f"endpoint: found {' and '.join(options)}, expected {both} for {mode}, or none for the best that is tried"
         )
-    if not found:
+    if not options:
         return None
     partition = Partition(int(given.get("comm-cores", 0)), float(given["comm-memory"]))
     npu.check(partition, mode)
@@ -198,7 +198,7 @@ class EndpointResult(Result):
             "needed_memory_gbps": {mode: round(self.links_gbps * value, 6) for mode, value in reads.items()},
             "links_gbps": self.links_gbps,
             "written": _json(self.written),
-            "tried": [_json(one) for one in self.tried],
+            "tried": [_json(division) for division in self.tried],
             "in_turn_ns": self.in_turn_ns,
         }
 
@@ -221,22 +221,22 @@ class EndpointResult(Result):
 
     def tables(self) -> list[Table]:
         """The partitions with which the run ends first, and the one that was written."""
-        rows = sorted(self.tried, key=lambda one: one.end_ns)
-        shown = [*rows[:_MOST_ROWS], *(one for one in rows[_MOST_ROWS:] if one is self.written)]
+        rows = sorted(self.tried, key=lambda division: division.end_ns)
+        shown = [*rows[:_MOST_ROWS], *(division for division in rows[_MOST_ROWS:] if division is self.written)]
         columns = ("endpoint", "cores", "memory GB/s", "network GB/s", "end ns", "exposed ns", "network use")
         title = f"partitions ({len(shown)} of {len(rows)}; plan.json has all)"
-        return [Table(title, columns, [one.cells() for one in shown])]
+        return [Table(title, columns, [division.cells() for division in shown])]
 
 
-def _json(one: Divided) -> dict[str, Any]:
+def _json(division: Divided) -> dict[str, Any]:
     return {
-        "endpoint": str(one.mode),
-        "cores": one.partition.cores,
-        "memory_gbps": one.partition.memory_gbps,
-        "network_gbps": one.network_gbps,
-        "end_ns": one.end_ns,
-        "exposed_ns": one.exposed_ns,
-        "network_use": round(one.network_use, 6),
+        "endpoint": str(division.mode),
+        "cores": division.partition.cores,
+        "memory_gbps": division.partition.memory_gbps,
+        "network_gbps": division.network_gbps,
+        "end_ns": division.end_ns,
+        "exposed_ns": division.exposed_ns,
+        "network_use": round(division.network_use, 6),
     }
 
 
@@ -309,29 +309,33 @@ def divide_endpoint(
             )
         run = replace(run, system=run.system.with_keys({"peak-perf": npu.peak_tflops}))
     model = choose_backend(backend)
-    whole = replay_run(run, model)
-    traffic = traffic_of(run, whole)
+    undivided = replay_run(run, model)
+    traffic = traffic_of(run, undivided)
     topology = build_topology(network)
     out = np.bincount(topology.link_src, topology.link_bandwidth_gibps, network.num_npus)[: network.num_npus]
     links = float(out.max()) * _GB_PER_GIB
     modes = (Mode.HOST, Mode.ACE) if mode != Mode.IDEAL else ()
-    asked = [(own, one) for own in modes for one in _partitions(npu, own, partition if own == mode else None, links, traffic)]
+    trials = [
+        (trial_mode, division)
+        for trial_mode in modes
+        for division in _partitions(npu, trial_mode, partition if trial_mode == mode else None, links, traffic)
+    ]
     tried = []
-    for number, (own, one) in enumerate(asked):
-        driven = network_gbps(npu, own, one, links, traffic.read_per_sent_byte(own))
+    for number, (trial_mode, division) in enumerate(trials):
+        driven = network_gbps(npu, trial_mode, division, links, traffic.read_per_sent_byte(trial_mode))
         if driven > 0:
-            outcome = replay_run(divided_run(run, npu, own, one, driven / links), model)
-            tried.append(_result(own, one, driven, links, traffic_of(run, outcome), outcome))
-        on_progress(number + 1, len(asked))
-    tried.append(_result(Mode.IDEAL, Partition(), links, links, traffic, whole))
-    own_mode = [one for one in tried if one.mode == mode]
+            outcome = replay_run(divided_run(run, npu, trial_mode, division, driven / links), model)
+            tried.append(_result(trial_mode, division, driven, links, traffic_of(run, outcome), outcome))
+        on_progress(number + 1, len(trials))
+    tried.append(_result(Mode.IDEAL, Partition(), links, links, traffic, undivided))
+    own_mode = [division for division in tried if division.mode == mode]
     if not own_mode:
         raise ConfigError("communication gets no cores or no memory bandwidth, so that it would take for ever")
-    best = min(own_mode, key=lambda one: one.end_ns)
+    best = min(own_mode, key=lambda division: division.end_ns)
     with replaced_directory(output) as folder:
         divided = divided_run(run, npu, best.mode, best.partition, best.network_gbps / links)
         _write(folder, inputs, run, divided)
-        result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, whole))
+        result = EndpointResult(npu, traffic, links, model, best, tuple(tried), _in_turn(run, undivided))
         write_plan(folder, {"endpoint": result.to_json()})
     return result
 
@@ -343,9 +347,9 @@ def _partitions(npu: Npu, mode: Mode, given: Partition | None, links: float, tra
     needed = needed_memory_gbps(links, traffic.read_per_sent_byte(mode))
     memory = sorted({round(min(share * needed, 0.95 * npu.memory_gbps), 6) for share in _MEMORY_SHARES})
     if mode == Mode.ACE:
-        return [Partition(0, one) for one in memory]
+        return [Partition(0, memory_gbps) for memory_gbps in memory]
     cores = sorted({max(1, round(share * npu.cores / 80)) for share in _CORE_SHARES} - {npu.cores})
-    return [Partition(count, one) for count in cores if count < npu.cores for one in memory]
+    return [Partition(count, memory_gbps) for count in cores if count < npu.cores for memory_gbps in memory]
 
 
 def _result(mode: Mode, partition: Partition, driven: float, links: float, traffic: Traffic, outcome: RunOutcome) -> Divided:
@@ -356,7 +360,9 @@ def _result(mode: Mode, partition: Partition, driven: float, links: float, traff
 def divided_run(run: Run, npu: Npu, mode: Mode, partition: Partition, share: float) -> Run:
     """A run with its network and compute scaled, in memory."""
     compute, memory = _left(npu, mode, partition)
-    dimensions = tuple(replace(one, bandwidth_gibps=one.bandwidth_gibps * share) for one in run.network.dimensions)
+    dimensions = tuple(
+        replace(dimension, bandwidth_gibps=dimension.bandwidth_gibps * share) for dimension in run.network.dimensions
+    )
     network = replace(run.network, dimensions=dimensions)
     if run.system.roofline_enabled:
         peak, rate = run.system.peak_perf_tflops * compute, run.system.local_mem_bw_gbps * memory
@@ -376,8 +382,8 @@ def _computes(run: Run) -> Bools:
 def _left(npu: Npu, mode: Mode, partition: Partition) -> tuple[float, float]:
     """Shares of peak performance and of memory bandwidth that are left to compute with."""
     cores = partition.cores if mode == Mode.HOST else 0
-    taken = 0.0 if mode == Mode.IDEAL else partition.memory_gbps
-    return (npu.cores - cores) / npu.cores, (npu.memory_gbps - taken) / npu.memory_gbps
+    taken_gbps = 0.0 if mode == Mode.IDEAL else partition.memory_gbps
+    return (npu.cores - cores) / npu.cores, (npu.memory_gbps - taken_gbps) / npu.memory_gbps
 
 
 def _in_turn(run: Run, outcome: RunOutcome) -> int:
@@ -398,6 +404,6 @@ def _write(folder: Path, inputs: RunInputs, run: Run, divided: Run) -> None:
     write_script(folder, run)
     if divided.network != run.network:
         document = yaml.safe_load(inputs.network.read_text(encoding="utf-8"))
-        document["bandwidth"] = [one.bandwidth_gibps for one in divided.network.dimensions]
+        document["bandwidth"] = [dimension.bandwidth_gibps for dimension in divided.network.dimensions]
         lines = (f"{key}: {json.dumps(value)}" for key, value in document.items())
         (folder / NETWORK).write_text("\n".join(lines) + "\n", encoding="utf-8")

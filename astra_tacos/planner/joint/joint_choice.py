@@ -67,9 +67,9 @@ def choose_joint(
     def may_join(number: int) -> bool:
         return not (own_trace[number] and best.solutions[int(workload.of_instance[number])].keeps_custom)
 
-    sets = [each for each in joint_sets(workload, best.after, may_join) if len(each.ranks) <= _MOST_RANKS]
+    sets = [joint_set for joint_set in joint_sets(workload, best.after, may_join) if len(joint_set.ranks) <= _MOST_RANKS]
 
-    apart_ns = max(sum(each.apart_ns for each in sets), 1)
+    apart_ns = max(sum(joint_set.apart_ns for joint_set in sets), 1)
 
     tasks: list[tuple[JointSet, int]] = []
     left = _WORK // limits.num_channels
@@ -83,9 +83,9 @@ def choose_joint(
         left -= 2 * room
         tasks.append((joint, room))
     with ThreadPoolExecutor(max(limits.threads, 1)) as pool:
-        made = list(pool.map(lambda task: synthesize(*task), tasks))
+        joints = list(pool.map(lambda task: synthesize(*task), tasks))
     chosen = [
-        joint for joint in made if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns
+        joint for joint in joints if joint is not None and joint.time_ns * len(joint.of.instances) < _WORTH * joint.of.apart_ns
     ]
     acceptance = Acceptance[CandidateRun](best)
     tried: set[tuple[str, ...]] = set()
@@ -94,7 +94,9 @@ def choose_joint(
         run = _fastest(best, solutions, _without_cycles(workload, chosen), planned)
         if run is None:
             break
-        chosen = [joint for joint, time_ns in zip(run.made.joints, _spent(run), strict=True) if time_ns < joint.of.apart_ns]
+        chosen = [
+            joint for joint, time_ns in zip(run.joint_workload.joints, _spent(run), strict=True) if time_ns < joint.of.apart_ns
+        ]
         if acceptance.take(run):
             best = run
     return best
@@ -102,41 +104,41 @@ def choose_joint(
 
 def _without_cycles(workload: Workload, joints: Sequence[JointCollective]) -> JointWorkload:
     """The workload with those joint collectives that do not make others wait for one another."""
-    made = joined(workload, joints)
-    if made is not None:
-        return made
-    kept, made = list[JointCollective](), apart(workload)
+    joint_workload = joined(workload, joints)
+    if joint_workload is not None:
+        return joint_workload
+    kept, joint_workload = list[JointCollective](), apart(workload)
     for joint in joints:
         more = joined(workload, [*kept, joint])
         if more is not None:
-            kept, made = [*kept, joint], more
-    return made
+            kept, joint_workload = [*kept, joint], more
+    return joint_workload
 
 
-def _fastest(best: CandidateRun, solutions: Solutions, made: JointWorkload, planned: Planned) -> CandidateRun | None:
+def _fastest(best: CandidateRun, solutions: Solutions, joint_workload: JointWorkload, planned: Planned) -> CandidateRun | None:
     """The fastest one of two orders and two choices for what is not joint; None if none can be replayed."""
-    known_ns = np.array([*(joint.time_ns for joint in made.joints), 0], np.int64)[made.of_instance]
+    known_ns = np.array([*(joint.time_ns for joint in joint_workload.joints), 0], np.int64)[joint_workload.of_instance]
     acceptance = Acceptance[CandidateRun]()
     for chosen in [best.solutions] if best.solutions == solutions else [best.solutions, solutions]:
         for before in (None, best.after):
-            acceptance.consider(planned(made, chosen, order_run(made.workload, chosen, before, known_ns)))
+            acceptance.consider(planned(joint_workload, chosen, order_run(joint_workload.workload, chosen, before, known_ns)))
     return acceptance.best
 
 
 def _spent(run: CandidateRun) -> list[int]:
     """How long each joint collective takes in a run, from when its last rank begins, all times together."""
-    instances = run.made.workload.instances
+    instances = run.joint_workload.workload.instances
     begin, end = np.zeros(instances.num_instances, np.int64), np.zeros(instances.num_instances, np.int64)
     np.maximum.at(begin, instances.instance, run.after.node_issue_ns[instances.nodes.row])
     np.maximum.at(end, instances.instance, run.after.node_finish_ns[instances.nodes.row])
-    of_joint, took = run.made.of_instance, end - begin
-    return [int(took[of_joint == number].sum()) for number in range(len(run.made.joints))]
+    of_joint, took = run.joint_workload.of_instance, end - begin
+    return [int(took[of_joint == number].sum()) for number in range(len(run.joint_workload.joints))]
 
 
 def joint_figures(run: CandidateRun) -> tuple[JointFigures, ...]:
     """Figures of the joint collectives of a run, those that take longest first."""
     figures = []
-    for joint, spent_ns in zip(run.made.joints, _spent(run), strict=True):
+    for joint, spent_ns in zip(run.joint_workload.joints, _spent(run), strict=True):
         parts = [f"{name} {format_size(size)}" for name, size, _, _ in joint.of.parts]
         kinds = tuple(f"{parts.count(kind)} x {kind}" for kind in dict.fromkeys(parts))
         count = len(joint.of.instances)
@@ -152,4 +154,4 @@ def joint_figures(run: CandidateRun) -> tuple[JointFigures, ...]:
                 spent_ns // count,
             )
         )
-    return tuple(sorted(figures, key=lambda each: (-each.spent_ns * each.count, each.name)))
+    return tuple(sorted(figures, key=lambda figure: (-figure.spent_ns * figure.count, figure.name)))

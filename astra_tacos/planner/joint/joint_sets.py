@@ -56,32 +56,32 @@ def joint_sets(workload: Workload, outcome: RunOutcome, may_join: Callable[[int]
     begins, ends, overs = begin.tolist(), end.tolist(), over.tolist()
     members = {group: frozenset(ranks) for group, ranks in instances.nodes.members.items()}
     group = instances.group.tolist()
-    found: dict[tuple[Part, ...], list[tuple[int, ...]]] = {}
+    instances_of: dict[tuple[Part, ...], list[tuple[int, ...]]] = {}
     apart: dict[tuple[Part, ...], int] = {}
     while waiting:
         first = waiting[0]
         latest = begins[first] + (ends[first] - begins[first]) // 2
-        chosen, cutoff, taken = [first], min(ends[first], latest + 1), set(members[group[first]])
+        chosen, cutoff, members_taken = [first], min(ends[first], latest + 1), set(members[group[first]])
         rest = []
         for place, number in enumerate(waiting[1:], 1):
             if begins[number] >= cutoff:
                 rest += waiting[place:]
                 break
-            if taken.isdisjoint(members[group[number]]):
+            if members_taken.isdisjoint(members[group[number]]):
                 chosen.append(number)
-                taken |= members[group[number]]
+                members_taken |= members[group[number]]
                 cutoff = min(cutoff, ends[number])
             else:
                 rest.append(number)
         waiting = rest
         if len(chosen) < 2:
             continue
-        ordered = sorted(((_part(workload, number), number) for number in chosen), key=lambda each: each[0][3])
+        ordered = sorted(((_part(workload, number), number) for number in chosen), key=lambda part: part[0][3])
         key = tuple(part for part, _ in ordered)
-        found.setdefault(key, []).append(tuple(number for _, number in ordered))
+        instances_of.setdefault(key, []).append(tuple(number for _, number in ordered))
         apart[key] = apart.get(key, 0) + max(overs[number] for number in chosen) - max(begins[number] for number in chosen)
-    sets = (JointSet(key, tuple(times), apart[key]) for key, times in found.items())
-    return tuple(sorted(sets, key=lambda each: (-each.apart_ns, each.instances)))
+    sets = (JointSet(key, tuple(times), apart[key]) for key, times in instances_of.items())
+    return tuple(sorted(sets, key=lambda joint_set: (-joint_set.apart_ns, joint_set.instances)))
 
 
 def _part(workload: Workload, number: int) -> Part:

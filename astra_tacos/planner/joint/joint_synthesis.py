@@ -60,9 +60,9 @@ class JointCollective:
     def name(self) -> str:
         """The name of its traces: joint_all_to_all_2097152B_of_8_3f2a91bc."""
         kinds = sorted({f"{name.replace('-', '_')}_{size}B" for name, size, _, _ in self.of.parts})
-        what = kinds[0] if len(kinds) == 1 else f"{len(kinds)}_kinds"
+        kind = kinds[0] if len(kinds) == 1 else f"{len(kinds)}_kinds"
         digest = hashlib.sha256(json.dumps(self.of.parts).encode()).hexdigest()
-        return f"joint_{what}_of_{len(self.of.ranks)}_{digest[:8]}"
+        return f"joint_{kind}_of_{len(self.of.ranks)}_{digest[:8]}"
 
     @property
     def time_ns(self) -> int:
@@ -107,9 +107,9 @@ def synthesize_joint(
         schedules = _best(cuts, view.topology, backend, options, most_messages)
         if schedules is None:
             return None
-        for each, schedule in zip(identities, schedules, strict=True):
-            cache.keep(each, schedule, {"alone_ns": schedule.collective_time_ns})
-    return JointCollective(joint, join(schedules), tuple(part_of(each.collective) for each in schedules))
+        for part_identity, schedule in zip(identities, schedules, strict=True):
+            cache.keep(part_identity, schedule, {"alone_ns": schedule.collective_time_ns})
+    return JointCollective(joint, join(schedules), tuple(part_of(schedule.collective) for schedule in schedules))
 
 
 def _cached(
@@ -120,12 +120,12 @@ def _cached(
     pairs = zip(identities, collectives, strict=True)
     # All are looked at, as each that is damaged is named in the log.
     entries = [cache.find(identity, Wanted((topology,), collective, {"alone_ns": "ns"})) for identity, collective in pairs]
-    for found in entries:
-        if found is None:
+    for entry in entries:
+        if entry is None:
             return None
-        timing = found[0].timing
-        again = timing.of(topology, found[0].collective)
-        schedules.append(replace(found[0], topology=topology, timing=again))
+        timing = entry[0].timing
+        again = timing.of(topology, entry[0].collective)
+        schedules.append(replace(entry[0], topology=topology, timing=again))
     violations = verify_together(schedules)
     if violations:
         cache.refuse(identities, f"do not go together: {violations[0]}")
@@ -141,15 +141,15 @@ def _best(
     for collectives in cuts:
         if patience == 0:
             break
-        made = _made(topology, collectives, backend.link_model, options)
-        if made is None:
+        schedules = _made(topology, collectives, backend.link_model, options)
+        if schedules is None:
             continue
-        messages = sum(each.num_messages for each in made)
+        messages = sum(schedule.num_messages for schedule in schedules)
         if messages > most_messages:
             continue
-        time_ns = max(each.collective_time_ns for each in made)
+        time_ns = max(schedule.collective_time_ns for schedule in schedules)
         if best is None or time_ns < best_ns * (WORTH_MORE_SENDS if messages > best_messages else 1):
-            best, best_ns, best_messages = made, time_ns, messages
+            best, best_ns, best_messages = schedules, time_ns, messages
         else:
             patience -= 1
     return best
@@ -162,14 +162,14 @@ def _made(
 
     Stages of a pipeline ask for the same at once, as do runs whose communication was moved: the second one gets the first one's.
     """
-    asked = Keyed((_values(topology), *map(_values, collectives)), (topology, collectives))
-    with _turn(asked.key):
-        return _checked(asked, link_model, options.reduce_bandwidth_gbps, options.seed)
+    request = Keyed((_values(topology), *map(_values, collectives)), (topology, collectives))
+    with _turn(request.key):
+        return _checked(request, link_model, options.reduce_bandwidth_gbps, options.seed)
 
 
 def _values(record: Topology | Collective) -> tuple[object, ...]:
     """All that a record is made of."""
-    values = (getattr(record, each.name) for each in fields(record) if each.init)
+    values = (getattr(record, field.name) for field in fields(record) if field.init)
     return tuple((value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in values)
 
 
@@ -181,13 +181,13 @@ def _turn(key: tuple[object, ...]) -> Lock:
 
 @lru_cache(maxsize=1 << 7)
 def _checked(
-    asked: Keyed[tuple[Topology, list[Collective]]], link_model: LinkModel, reduce_bandwidth_gbps: float, seed: int
+    request: Keyed[tuple[Topology, list[Collective]]], link_model: LinkModel, reduce_bandwidth_gbps: float, seed: int
 ) -> tuple[Schedule, ...] | None:
     try:
-        made = together(*asked.value, link_model, reduce_bandwidth_gbps, seed)
+        schedules = together(*request.value, link_model, reduce_bandwidth_gbps, seed)
     except (ConfigError, SynthesisError):
         return None  # chunks too small for the links, or some rank cannot be reached
-    return None if any(holds_no_link(each) for each in made) or verify_together(made) else made
+    return None if any(holds_no_link(schedule) for schedule in schedules) or verify_together(schedules) else schedules
 
 
 def _cuts(joint: JointSet, place: dict[int, int], most_sends: int) -> list[list[Collective]]:
@@ -203,7 +203,7 @@ def _cuts(joint: JointSet, place: dict[int, int], most_sends: int) -> list[list[
             ]
         except ConfigError:
             continue  # fewer bytes than chunks
-        if sum(each.least_sends for each in collectives) <= most_sends:
+        if sum(collective.least_sends for collective in collectives) <= most_sends:
             cuts.append(collectives)
     return cuts
 
@@ -248,14 +248,14 @@ def joined(workload: Workload, joints: Sequence[JointCollective]) -> JointWorklo
     root = instances.root.copy()
     for number, joint in enumerate(joints):
         ranks = joint.of.ranks
-        own = _named_already(workload, joint)
-        if own is None:
-            own = max(groups, default=0) + 1
-            groups[own] = ranks
-        members[own] = ranks
+        group_id = _named_already(workload, joint)
+        if group_id is None:
+            group_id = max(groups, default=0) + 1
+            groups[group_id] = ranks
+        members[group_id] = ranks
         for times in joint.of.instances:
             number_of[list(times)] = times[0]
-            joint_of[times[0]], group[times[0]], root[times[0]] = number, own, -1
+            joint_of[times[0]], group[times[0]], root[times[0]] = number, group_id, -1
     kept, renumbered = np.unique(number_of, return_inverse=True)
     nodes = replace(instances.nodes, members=members)
     columns = (group[kept], instances.pattern[kept], instances.size_bytes[kept], root[kept], instances.certain[kept])

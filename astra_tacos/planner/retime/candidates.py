@@ -179,5 +179,5 @@ class Candidates:
             )
         outcome = replay_run(implemented, self.backend)
         trace = self.workload.run.workload
-        found = None if self.steps is None else self.steps.iteration_ns(new.laid_out(trace).row, outcome)
-        return Candidate(requests, new, outcome, notes, exposed_of_ranks(run, outcome), found, sequence is not None)
+        iteration_ns = None if self.steps is None else self.steps.iteration_ns(new.laid_out(trace).row, outcome)
+        return Candidate(requests, new, outcome, notes, exposed_of_ranks(run, outcome), iteration_ns, sequence is not None)

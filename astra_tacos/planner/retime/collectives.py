@@ -62,14 +62,14 @@ class SynthesizedCollectives:
         key = pattern, case.shape, size_bytes
         if key not in self._scaled:
             octave = _OCTAVES * round(math.log2(size_bytes) / _OCTAVES)
-            whole = max(1 << octave, case.num_members)
-            at = pattern, case.shape, whole
+            scaled_bytes = max(1 << octave, case.num_members)
+            at = pattern, case.shape, scaled_bytes
             if at not in self._made:
                 kind = COLLECTIVE_NAMES[CommType(pattern)]
-                other = replace(case, collective=kind, pattern=pattern, size_bytes=whole, root=None)
-                found = solve_case(other, self._machine, _QUICK, self._cache)
-                self._made[at] = None if found.schedule is None else schedule_trace(found.schedule, other.name)
-            self._scaled[key] = _scaled(self._made[at], size_bytes, whole)
+                other = replace(case, collective=kind, pattern=pattern, size_bytes=scaled_bytes, root=None)
+                solution = solve_case(other, self._machine, _QUICK, self._cache)
+                self._made[at] = None if solution.schedule is None else schedule_trace(solution.schedule, other.name)
+            self._scaled[key] = _scaled(self._made[at], size_bytes, scaled_bytes)
         return self._scaled[key]
 
     def implemented(self, run: Run) -> Run:
@@ -85,11 +85,11 @@ class SynthesizedCollectives:
         implementation, group = np.full(trace.num_nodes, NATIVE, np.int32), columns.group.copy()
         for row, key in zip(rows.tolist(), keys, strict=True):
             if key not in entry_of:
-                made = self.trace(*key)
-                if made is None:
+                made_trace = self.trace(*key)
+                if made_trace is None:
                     entry_of[key] = NATIVE, int(group[row])
                 else:
-                    number, _ = traces.setdefault(id(made), (len(traces), made))
+                    number, _ = traces.setdefault(id(made_trace), (len(traces), made_trace))
                     new = max(members, default=0) + 1
                     members[new] = members.get(key[1], self._everyone)
                     names.append(str(new))
@@ -101,15 +101,15 @@ class SynthesizedCollectives:
             workload=replace(trace, workload=changed),
             system=replace(run.system, preferred_dataset_splits=1),
             groups=replace(run.groups, members=members),
-            prefixes=tuple(f"{made.prefix}_{number}" for number, made in traces.values()),
-            collectives=tuple(made for _, made in traces.values()),
+            prefixes=tuple(f"{trace.prefix}_{number}" for number, trace in traces.values()),
+            collectives=tuple(trace for _, trace in traces.values()),
             implementation=implementation,
         )
 
 
-def _scaled(trace: Trace | None, size_bytes: int, whole: int) -> Trace | None:
+def _scaled(trace: Trace | None, size_bytes: int, trace_bytes: int) -> Trace | None:
     """A trace whose messages carry another number of bytes together."""
-    if trace is None or size_bytes == whole:
+    if trace is None or size_bytes == trace_bytes:
         return trace
-    scaled = np.maximum((trace.size_bytes * (size_bytes / whole)).astype(np.int64), 1)
+    scaled = np.maximum((trace.size_bytes * (size_bytes / trace_bytes)).astype(np.int64), 1)
     return replace(trace, size_bytes=np.where(trace.size_bytes > 0, scaled, trace.size_bytes))

@@ -60,13 +60,13 @@ class QuickestBytes:
 
     def __call__(self, task: Task) -> float:
         """The time in ns."""
-        one = task.operation
-        if one is None:
+        operation = task.operation
+        if operation is None:
             return self._message(task)
-        key = one.pattern, one.group
+        key = operation.pattern, operation.group
         if key not in self._a_byte:
-            self._a_byte[key] = min(self._whole(one, size) / size for size in _SIZES)
-        return self._a_byte[key] * one.size_bytes
+            self._a_byte[key] = min(self._whole(operation, size) / size for size in _SIZES)
+        return self._a_byte[key] * operation.size_bytes
 
     def _message(self, task: Task) -> float:
         """The time of a message."""
@@ -78,16 +78,16 @@ class QuickestBytes:
             self._messages[key] = float(replay_run(alone, self._backend).end_ns)
         return self._messages[key]
 
-    def _whole(self, one: Operation, size: int) -> int:
+    def _whole(self, operation: Operation, size: int) -> int:
         """The time of so many bytes as one collective, or as two halves of it."""
 
         def of(pattern: int, size_bytes: int) -> int:
-            return self._duration_of(one.like(pattern, size_bytes, (), ""))
+            return self._duration_of(operation.like(pattern, size_bytes, (), ""))
 
-        if one.pattern != CommType.ALL_REDUCE:
-            return of(one.pattern, size)
-        halves = of(CommType.REDUCE_SCATTER, size) + of(CommType.ALL_GATHER, size // len(one.members))
-        return min(of(one.pattern, size), halves)
+        if operation.pattern != CommType.ALL_REDUCE:
+            return of(operation.pattern, size)
+        halves = of(CommType.REDUCE_SCATTER, size) + of(CommType.ALL_GATHER, size // len(operation.members))
+        return min(of(operation.pattern, size), halves)
 
 
 def least_exposed_ns(graph: TaskGraph, least_of: Least, counted: Collection[Task] | None = None) -> list[int]:
@@ -108,22 +108,22 @@ def least_exposed_ns(graph: TaskGraph, least_of: Least, counted: Collection[Task
     order = [task for vertex in relations(graph)[1] for task in tasks_of(vertex)]
     piecewise = piecewise_dependencies(graph, graph.users())
     free = free_tasks(graph)
-    found = []
+    exposed = []
     for tasks in graph.ranks:
         talking = [task for task in tasks if task.is_on_network and (counted is None or task in counted)]
         computing = [task for task in tasks if task.computes]
         bit = {task: 1 << at for at, task in enumerate(talking + computing)}
         before = _before(bit, order, piecewise, free)
         pairs = [
-            (one, other)
-            for one, task in enumerate(talking)
-            for other, work in enumerate(computing)
+            (collective, compute)
+            for collective, task in enumerate(talking)
+            for compute, work in enumerate(computing)
             if not (before[task] & bit[work] or before[work] & bit[task])
         ]
         least = np.array([least_of(task) for task in talking])
         hidden = _most_hidden(least, np.array([task.duration_ns for task in computing], np.float64), pairs)
-        found.append(max(math.floor(least.sum() - hidden), 0))
-    return found
+        exposed.append(max(math.floor(least.sum() - hidden), 0))
+    return exposed
 
 
 def _before(
@@ -182,10 +182,10 @@ def _most_hidden(
     source, sink = count + work, count + work + 1
     supply, demand = (np.ceil(values / unit).astype(np.int64) for values in (least, durations))
     demand = np.minimum(demand, int(supply.sum()))
-    one, other = np.array(pairs, np.int64).T
-    rows = np.concatenate((np.full(count, source), one, count + np.arange(work)))
-    columns = np.concatenate((np.arange(count), count + other, np.full(work, sink)))
-    capacity = np.concatenate((supply, supply[one], demand)).astype(np.int32)
+    collective, compute = np.array(pairs, np.int64).T
+    rows = np.concatenate((np.full(count, source), collective, count + np.arange(work)))
+    columns = np.concatenate((np.arange(count), count + compute, np.full(work, sink)))
+    capacity = np.concatenate((supply, supply[collective], demand)).astype(np.int32)
     network = csr_array((capacity, (rows, columns)), shape=(sink + 1, sink + 1))
     return float(maximum_flow(network, source, sink).flow_value) * unit
 
@@ -193,7 +193,7 @@ def _most_hidden(
 def exposed_ns(run: Run, outcome: RunOutcome) -> Ints:
     """int64[num_nodes], time for which each collective or send ran while its rank's GPU computed nothing; 0 for other nodes."""
     trace, columns = run.workload, run.columns
-    found = np.zeros(trace.num_nodes, np.int64)
+    exposed = np.zeros(trace.num_nodes, np.int64)
     for rank in range(trace.num_ranks):
         rows = np.arange(trace.rank_first[rank], trace.rank_first[rank + 1])
         kind = trace.kind[rows]
@@ -210,8 +210,8 @@ def exposed_ns(run: Run, outcome: RunOutcome) -> Ints:
 
         talking = rows[np.isin(kind, (NodeType.COMM_COLL, NodeType.COMM_SEND))]
         start, stop = outcome.node_issue_ns[talking], outcome.node_finish_ns[talking]
-        found[talking] = (stop - start) - (computed(stop) - computed(start))
-    return found
+        exposed[talking] = (stop - start) - (computed(stop) - computed(start))
+    return exposed
 
 
 def exposed_of_ranks(run: Run, outcome: RunOutcome) -> Ints:

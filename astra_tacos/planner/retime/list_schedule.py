@@ -38,11 +38,11 @@ def levels(graph: TaskGraph, duration_of: Durations) -> dict[Vertex, int]:
         If vertices wait for one another in a cycle.
     """
     after, order = relations(graph)
-    found = graph.levels
-    for vertex in reversed(order) if not found else ():
-        longest = max(map(found.__getitem__, after.get(vertex, ())), default=0)
-        found[vertex] = longest + (vertex.duration_ns if isinstance(vertex, Task) else duration_of(vertex))
-    return found
+    level_of = graph.levels
+    for vertex in reversed(order) if not level_of else ():
+        longest = max(map(level_of.__getitem__, after.get(vertex, ())), default=0)
+        level_of[vertex] = longest + (vertex.duration_ns if isinstance(vertex, Task) else duration_of(vertex))
+    return level_of
 
 
 def list_schedule(graph: TaskGraph, duration_of: Durations, sequence: Sequence[Operation] | None = None) -> ListSchedule:

@@ -110,8 +110,8 @@ def readiness(graph: TaskGraph, duration_of: Durations) -> dict[Operation, int]:
     schedule = list_schedule(graph, duration_of)
 
     def end(vertex: Vertex) -> int:
-        own = duration_of(vertex) if isinstance(vertex, Operation) else vertex.duration_ns
-        return schedule.start_ns[vertex] + own
+        duration_ns = duration_of(vertex) if isinstance(vertex, Operation) else vertex.duration_ns
+        return schedule.start_ns[vertex] + duration_ns
 
     return {
         operation: max((end(dep.operation or dep) for task in operation.tasks for dep in task.deps), default=0)
@@ -125,9 +125,9 @@ def ancestors(graph: TaskGraph, chosen: list[Operation]) -> dict[Operation, int]
     after, order = relations(graph)
     above: dict[Vertex, int] = dict.fromkeys(order, 0)
     for vertex in order:
-        own = above[vertex] | (bit.get(vertex, 0) if isinstance(vertex, Operation) else 0)
+        bits = above[vertex] | (bit.get(vertex, 0) if isinstance(vertex, Operation) else 0)
         for later in after.get(vertex, ()):
-            above[later] |= own
+            above[later] |= bits
     return {operation: above[operation] for operation in chosen}
 
 

@@ -27,7 +27,7 @@ def programs_of(workload: Workload) -> Programs:
     rank, first = trace.rank, trace.rank_first
     local = np.arange(trace.num_nodes) - first[rank]
     waits = np.diff(trace.dep_first)
-    own = (
+    rank_columns = (
         *(trace.node_id, trace.kind, trace.duration_us, trace.size_bytes, waits, columns.comm_type, columns.num_ops),
         *(columns.tensor_size, columns.is_cpu_op, workload.graph.issue.place - first[rank]),
     )
@@ -45,15 +45,15 @@ def programs_of(workload: Workload) -> Programs:
     def told_apart(*of_nodes: NDArray[Any], lists: NDArray[Any] | None = None) -> Ints:
         """int64[num_ranks], numbers of ranks that have the same entries, by first rank."""
         known: dict[tuple[bytes, ...], int] = {}
-        found = []
-        for one in range(trace.num_ranks):
-            key = [column[first[one] : first[one + 1]].tobytes() for column in of_nodes]
+        numbers = []
+        for rank in range(trace.num_ranks):
+            key = [column[first[rank] : first[rank + 1]].tobytes() for column in of_nodes]
             if lists is not None:
-                key.append(lists[trace.dep_first[first[one]] : trace.dep_first[first[one + 1]]].tobytes())
-            found.append(known.setdefault(tuple(key), len(known)))
-        return np.array(found, np.int64)
+                key.append(lists[trace.dep_first[first[rank]] : trace.dep_first[first[rank + 1]]].tobytes())
+            numbers.append(known.setdefault(tuple(key), len(known)))
+        return np.array(numbers, np.int64)
 
-    of_rank = told_apart(*own, lists=dep)
+    of_rank = told_apart(*rank_columns, lists=dep)
     while True:
         mark = of_rank[rank] * trace.num_nodes + local
         other = mark[meets]
@@ -78,8 +78,8 @@ def expanded(ranks: list[list[Task]], programs: Programs, workload: Workload) ->
     nodes, group_of, members = instances.nodes, instances.group.tolist(), instances.nodes.members
     numbers = programs.number_of[nodes.row].tolist()
     own_of = dict(zip(zip(nodes.rank.tolist(), numbers, strict=True), instances.instance.tolist(), strict=True))
-    made: dict[tuple[Operation, int], Operation] = {}
-    found = []
+    operations: dict[tuple[Operation, int], Operation] = {}
+    expanded_ranks = []
     for rank, program in enumerate(programs.of_rank.tolist()):
         shift = int(trace.rank_first[rank] - trace.rank_first[programs.first_rank[program]])
         other_of = {task: task.twin(rank, task.row + shift) for task in ranks[program]}
@@ -87,13 +87,13 @@ def expanded(ranks: list[list[Task]], programs: Programs, workload: Workload) ->
             other.data, other.ctrl = [other_of[dep] for dep in task.data], [other_of[dep] for dep in task.ctrl]
             if task.operation is None:
                 continue
-            one = task.operation
-            parts = [(own_of[rank, extent.instance], extent) for extent in one.content]
+            operation = task.operation
+            parts = [(own_of[rank, extent.instance], extent) for extent in operation.content]
             group = group_of[parts[0][0]]
-            if (one, group) not in made:
-                content = tuple(Extent(at, each.begin, each.end) for at, each in parts)
-                made[one, group] = replace(one, group=group, members=members[group], content=content, tasks=[])
-            other.operation = made[one, group]
-            made[one, group].tasks.append(other)
-        found.append(list(other_of.values()))
-    return found
+            if (operation, group) not in operations:
+                content = tuple(Extent(at, extent.begin, extent.end) for at, extent in parts)
+                operations[operation, group] = replace(operation, group=group, members=members[group], content=content, tasks=[])
+            other.operation = operations[operation, group]
+            operations[operation, group].tasks.append(other)
+        expanded_ranks.append(list(other_of.values()))
+    return expanded_ranks

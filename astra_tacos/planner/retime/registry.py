@@ -63,8 +63,8 @@ def register_policy(
     >>> from astra_tacos.planner.retime.policies import POLICIES
     >>> del POLICIES["small-first"]
     """
-    taken = {*POLICIES, *SYSTEMS, AS_IS, SEARCH, FIFO}
-    check_name("register_policy: name", name, _NAME, "letters, digits and dashes like small-first", taken)
+    names = {*POLICIES, *SYSTEMS, AS_IS, SEARCH, FIFO}
+    check_name("register_policy: name", name, _NAME, "letters, digits and dashes like small-first", names)
     known, tried = dict(options or {}), tuple(variants)
     for values in tried:
         if unknown := sorted(values.keys() - known):

@@ -86,20 +86,20 @@ def parse_schedule(text: str) -> tuple[Request, ...]:
     ConfigError
         If a policy, system or option is not known, or a value does not fit.
     """
-    found: list[Request] = []
+    requests: list[Request] = []
     for name, options in _parts(text):
         if name in (AS_IS, SEARCH):
             raise ConfigError(
                 f"schedule: found {name!r} in {quoted(text)}, expected it alone: it has no options and no other policies"
             )
         if name in SYSTEMS:
-            found += _of_system(name, options)
+            requests += _of_system(name, options)
         elif name in POLICIES:
-            found.append(_request(name, options))
+            requests.append(_request(name, options))
         else:
             known = ", ".join((AS_IS, SEARCH, FIFO, *POLICIES, *SYSTEMS))
             raise ConfigError(f"schedule: found {quoted(name)}, expected {known}")
-    return tuple(found)
+    return tuple(requests)
 
 
 def check_asked(text: str) -> None:

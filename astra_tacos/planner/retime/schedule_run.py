@@ -140,13 +140,16 @@ class ScheduleResult(Result):
         """The policies that were tried, and the collectives that expose most."""
         tables = []
         if len(self.tried) > 1:
-            ended = sorted((one for one in self.tried if one.end_ns is not None), key=lambda one: one.end_ns or 0)
+            ended = sorted(
+                (candidate for candidate in self.tried if candidate.end_ns is not None),
+                key=lambda candidate: candidate.end_ns or 0,
+            )
             shown = ended[:_MOST_ROWS]
             title = f"policies ({len(shown)} of {len(self.tried)} that were tried; plan.json has all)"
-            cells = [(one.name, one.end_ns, f"{self.as_is_ns / (one.end_ns or 1):.3f}") for one in shown]
+            cells = [(candidate.name, candidate.end_ns, f"{self.as_is_ns / (candidate.end_ns or 1):.3f}") for candidate in shown]
             tables.append(Table(title, ("policies", "end ns", "speed-up"), cells))
         exposed = [(name, was, now) for name, _, was, now in self.layers if max(was, now) > 0]
-        exposed = sorted(exposed, key=lambda one: -max(one[1:]))[:_MOST_ROWS]
+        exposed = sorted(exposed, key=lambda row: -max(row[1:]))[:_MOST_ROWS]
         if exposed:
             title = "exposed communication by collective (mean of its ranks; the largest)"
             tables.append(Table(title, ("collective", "before ns", "after ns"), exposed))
@@ -169,15 +172,15 @@ class ScheduleResult(Result):
             "as_is": {"end_ns": self.as_is_ns, "compute_ns": self.means_as_is_ns[0], "exposed_ns": self.means_as_is_ns[1]},
             "tried": [
                 {
-                    "policies": one.name,
-                    "uses": list(one.uses),
-                    "end_ns": one.end_ns,
-                    "iteration_ns": one.iteration_ns,
-                    "compute_ns": one.compute_ns,
-                    "exposed_ns": one.exposed_ns,
-                    "note": one.reason,
+                    "policies": candidate.name,
+                    "uses": list(candidate.uses),
+                    "end_ns": candidate.end_ns,
+                    "iteration_ns": candidate.iteration_ns,
+                    "compute_ns": candidate.compute_ns,
+                    "exposed_ns": candidate.exposed_ns,
+                    "note": candidate.reason,
                 }
-                for one in self.tried
+                for candidate in self.tried
             ],
             "layers": [
                 {"collective": name, "kind": kind, "exposed_as_is_ns": was, "exposed_after_ns": now}
@@ -225,22 +228,22 @@ def schedule(
     VerificationError
         If the run of all ranks ends at another time than that of some for all: a defect of this package.
     """
-    run, asked = workload.run, request.schedule or SEARCH
-    requests = None if asked in (AS_IS, SEARCH) else parse_schedule(asked)
+    run, wanted = workload.run, request.schedule or SEARCH
+    requests = None if wanted in (AS_IS, SEARCH) else parse_schedule(wanted)
     refuse_left_out(run)
     _check_size(run)
     model = choose_backend(request.backend)
     NETWORK_MODELS[model](run.network)
     before = replay_with(collectives, run, model)
     notes: list[str] = []
-    candidates = None if asked == AS_IS else Candidates(workload, before, model, collectives, request.per_iteration)
-    found = Found(None, ()) if candidates is None else _found(request, candidates, requests, before, notes, on_progress)
-    best = found.best
+    candidates = None if wanted == AS_IS else Candidates(workload, before, model, collectives, request.per_iteration)
+    outcome = Found(None, ()) if candidates is None else _found(request, candidates, requests, before, notes, on_progress)
+    best = outcome.best
     new, after = _as_it_is(run, before) if best is None else _of_all_ranks(workload, best, collectives, model)
     notes += () if best is None else best.notes
     was_ns = candidates.cost_as_is_ns if candidates is not None and request.per_iteration else None
     result = ScheduleResult(
-        asked=asked,
+        asked=wanted,
         name=AS_IS if best is None else best.name,
         backend=model,
         collectives="native" if collectives is None else "synthesized",
@@ -251,7 +254,7 @@ def schedule(
         exposed_as_is_ns=int(before.exposed_comm_ns.max()),
         exposed_after_ns=int(after.exposed_comm_ns.max()),
         means_as_is_ns=(int(before.compute_ns.mean()), int(exposed_of_ranks(run, before).mean())),
-        tried=found.tried,
+        tried=outcome.tried,
         layers=_layers(workload, before, new, after, best),
         path_as_is=_path(run, before),
         path_after=_path(new, after),
@@ -271,10 +274,10 @@ def _found(
     """What the policies that were asked for make of the run, or what the search finds."""
     if requests is not None:
         return _one(candidates, requests, before, notes)
-    found = search(candidates, request.schedule_replays, on_progress, request.options.effort)
-    if found.best is None:
+    outcome = search(candidates, request.schedule_replays, on_progress, request.options.effort)
+    if outcome.best is None:
         notes.append("the run is written as it is: nothing that was tried is faster")
-    return found
+    return outcome
 
 
 def _as_it_is(run: Run, before: RunOutcome) -> tuple[Run, RunOutcome]:
@@ -311,21 +314,21 @@ def _path(run: Run, outcome: RunOutcome) -> PathSummary:
 
 def _one(candidates: Candidates, requests: tuple[Any, ...], before: RunOutcome, notes: list[str]) -> Found:
     try:
-        made = candidates.make(requests)
+        candidate = candidates.make(requests)
     except AstraTacosError as error:
         notes.append(f"{describe(requests)}: {error}")
         return Found(None, (Tried(describe(requests), names_of(requests), None, str(error)),))
-    tried = (tried_candidate(made),)
-    if made.end_ns > before.end_ns:
-        notes += made.notes
-        notes.append(f"{made.name} ends at {made.end_ns:,} ns, later than the run as it is at {before.end_ns:,} ns")
+    tried = (tried_candidate(candidate),)
+    if candidate.end_ns > before.end_ns:
+        notes += candidate.notes
+        notes.append(f"{candidate.name} ends at {candidate.end_ns:,} ns, later than the run as it is at {before.end_ns:,} ns")
         return Found(None, tried)
-    if not candidates.is_allowed(made):
+    if not candidates.is_allowed(candidate):
         as_is_ns = candidates.cost_as_is_ns
-        notes += made.notes
-        notes.append(f"{made.name}: an iteration takes {made.cost_ns:,} ns, longer than as it is, {as_is_ns:,} ns")
+        notes += candidate.notes
+        notes.append(f"{candidate.name}: an iteration takes {candidate.cost_ns:,} ns, longer than as it is, {as_is_ns:,} ns")
         return Found(None, tried)
-    return Found(made, tried)
+    return Found(candidate, tried)
 
 
 def _layers(
@@ -343,7 +346,7 @@ def _layers(
         now = was
     else:
         exposed = exposed_ns(run, after)
-        tasks = (task for own in on_all_ranks(best.new, workload).ranks for task in own)
+        tasks = (task for of_rank in on_all_ranks(best.new, workload).ranks for task in of_rank)
         for row, task in enumerate(tasks):
             if task.kind != NodeType.COMM_COLL or task.operation is None or not exposed[row]:
                 continue
@@ -366,4 +369,4 @@ def _layers(
         for pattern in instances.pattern.tolist()
     )
     rows = zip(names, kinds, (was / count).round().tolist(), (now / count).round().tolist(), strict=True)
-    return tuple((name, kind, int(one), int(other)) for name, kind, one, other in rows)
+    return tuple((name, kind, int(before_ns), int(other)) for name, kind, before_ns, other in rows)

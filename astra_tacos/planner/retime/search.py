@@ -82,10 +82,12 @@ def names_of(requests: tuple[Request, ...]) -> tuple[str, ...]:
     return tuple(request.name for request in requests)
 
 
-def tried(made: Candidate) -> Tried:
+def tried(candidate: Candidate) -> Tried:
     """What a candidate took."""
-    means = (int(column.mean()) for column in (made.outcome.compute_ns, made.exposed_ns))
-    return Tried(made.name, names_of(made.requests), made.end_ns, "; ".join(made.notes), made.iteration_ns, *means)
+    means = (int(column.mean()) for column in (candidate.outcome.compute_ns, candidate.exposed_ns))
+    return Tried(
+        candidate.name, names_of(candidate.requests), candidate.end_ns, "; ".join(candidate.notes), candidate.iteration_ns, *means
+    )
 
 
 class _Search:
@@ -143,12 +145,12 @@ class _Search:
             return self.tried[requests].cost_ns
         gc.collect(0)  # tasks and operations of the last candidate name one another
         try:
-            made = self.candidates.make(requests)
+            candidate = self.candidates.make(requests)
         except AstraTacosError as error:
             self.tried[requests] = Tried(describe(requests), names_of(requests), None, str(error))
         else:
-            self.tried[requests] = tried(made)
-            if self.keep(made):
+            self.tried[requests] = tried(candidate)
+            if self.keep(candidate):
                 self.combination = dict(combination)
         self.on_progress(min(len(self.tried), self.most), self.most)
         return self.tried[requests].cost_ns
@@ -163,17 +165,17 @@ class _Search:
         """What is to be short, of the best candidate, or of the run as it is."""
         return self.candidates.cost_as_is_ns if self.best is None else self.best.cost_ns
 
-    def keep(self, made: Candidate) -> bool:
+    def keep(self, candidate: Candidate) -> bool:
         """Make a candidate the best one if it is; the first one has to be better than the run as it is."""
-        is_enough = made.cost_ns < self.best_ns if self.best is None else True
-        return is_enough and self.candidates.is_allowed(made) and self.acceptance.take(made)
+        is_enough = candidate.cost_ns < self.best_ns if self.best is None else True
+        return is_enough and self.candidates.is_allowed(candidate) and self.acceptance.take(candidate)
 
     def try_orders(self) -> None:
         """Try all orders of few collectives: of the run as it is, and of the best combination."""
         for requests in dict.fromkeys(((), self.best.requests if self.best else ())):
             if self.tried[requests].end_ns is None:
                 continue
-            made = self.candidates.make(requests)
+            candidate = self.candidates.make(requests)
             graph, _ = self.candidates.rewritten(requests)
             if not 2 <= len(graph.operations) <= FEW_COLLECTIVES:
                 continue
@@ -185,7 +187,7 @@ class _Search:
                 if self.candidates.steps is None and estimate >= 1.01 * self.best_ns:
                     continue
                 with contextlib.suppress(AstraTacosError):
-                    self.keep(self.candidates.in_sequence(made, graph, sequence))
+                    self.keep(self.candidates.in_sequence(candidate, graph, sequence))
 
 
 def _allowed_orders(graph: TaskGraph) -> Iterator[tuple[Operation, ...]]:

@@ -62,12 +62,12 @@ def steps_of(run: Run) -> Steps:
         If names do not tell two or more steps.
     """
     trace = run.workload
-    found: dict[tuple[int, str], dict[int, int]] = {}
+    rows_of: dict[tuple[int, str], dict[int, int]] = {}
     steps: set[int] = set()
     names = run.names(np.arange(trace.num_nodes))
     for row, (rank, name) in enumerate(zip(trace.rank.tolist(), names, strict=True)):
         if match := _NAME.fullmatch(name):
-            found.setdefault((rank, match[2]), {})[int(match[1])] = row
+            rows_of.setdefault((rank, match[2]), {})[int(match[1])] = row
             steps.add(int(match[1]))
     if len(steps) < 2:
         raise ConfigError(
@@ -76,7 +76,7 @@ def steps_of(run: Run) -> Steps:
         )
     of_row = np.full(trace.num_nodes, NO_STEP, np.int64)
     again: list[tuple[int, int]] = []
-    for rows in found.values():
+    for rows in rows_of.values():
         if len(rows) == len(steps):
             of_row[list(rows.values())] = list(rows)
             if trace.kind[rows[min(rows)]] == NodeType.COMP:

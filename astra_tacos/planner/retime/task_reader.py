@@ -38,8 +38,8 @@ def read_graph(workload: Workload, outcome: RunOutcome) -> TaskGraph:
     programs = programs_of(workload)
     tasks: dict[int, Task] = {}
     ranks: list[list[Task]] = []
-    for program, one in enumerate(programs.first_rank.tolist()):
-        begin, end = int(trace.rank_first[one]), int(trace.rank_first[one + 1])
+    for program, rank in enumerate(programs.first_rank.tolist()):
+        begin, end = int(trace.rank_first[rank]), int(trace.rank_first[rank + 1])
         for row in range(begin, end):
             tasks[row] = Task(program, row, kind[row], place[row], 0 if kind[row] == NodeType.COMM_RECV else took[row])
             tasks[row].on_cpu = bool(run.columns.is_cpu_op[row])

@@ -176,13 +176,13 @@ class Operation:
 
     def like(self, pattern: int, size_bytes: int, content: Iterable[Extent], suffix: str, shift: float = 0.0) -> Operation:
         """Another operation of the same group, with a task on each member that has the same dependencies."""
-        made = Operation(int(pattern), self.group, size_bytes, self.members, tuple(content), self.place + shift)
-        made.urgency, made.is_changed, made.suffix = self.urgency, True, f"{self.suffix}{suffix}"
+        operation = Operation(int(pattern), self.group, size_bytes, self.members, tuple(content), self.place + shift)
+        operation.urgency, operation.is_changed, operation.suffix = self.urgency, True, f"{self.suffix}{suffix}"
         for task in self.tasks:
             other = Task(task.rank, task.row, task.kind, task.place + shift)
-            other.data, other.ctrl, other.operation = list(task.data), list(task.ctrl), made
-            made.tasks.append(other)
-        return made
+            other.data, other.ctrl, other.operation = list(task.data), list(task.ctrl), operation
+            operation.tasks.append(other)
+        return operation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,7 +252,7 @@ class TaskGraph:
 
     def has(self, pattern: int) -> bool:
         """Whether a collective has that pattern."""
-        return any(one.pattern == pattern for one in self.operations)
+        return any(operation.pattern == pattern for operation in self.operations)
 
     def replace(self, gone: dict[Task, list[Task]], operations: list[Operation]) -> None:
         """Replace tasks by others; what waited for a task waits for all that take its place.
@@ -268,10 +268,10 @@ class TaskGraph:
         for task in self.tasks():
             for deps in (task.data, task.ctrl):
                 if not gone.keys().isdisjoint(deps):
-                    found = dict.fromkeys(other for dep in deps for other in gone.get(dep, (dep,)))
+                    dependencies = dict.fromkeys(other for dep in deps for other in gone.get(dep, (dep,)))
                     if task in new:
-                        found.pop(task, None)
-                    deps[:] = found
+                        dependencies.pop(task, None)
+                    deps[:] = dependencies
         self.operations = operations
         self.forget()
 
@@ -287,11 +287,11 @@ class TaskGraph:
             other.ctrl = [other_of[dep] for dep in task.ctrl]
             other.sends_to = None if task.sends_to is None else other_of[task.sends_to]
         operations = []
-        for one in self.operations:
-            made = replace(one, tasks=[other_of[task] for task in one.tasks])
-            for task in made.tasks:
-                task.operation = made
-            operations.append(made)
+        for operation in self.operations:
+            copied = replace(operation, tasks=[other_of[task] for task in operation.tasks])
+            for task in copied.tasks:
+                task.operation = copied
+            operations.append(copied)
         ranks = [[other_of[task] for task in tasks] for tasks in self.ranks]
         return replace(self, ranks=ranks, operations=operations, known=None, levels={})
 

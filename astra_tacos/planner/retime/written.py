@@ -57,10 +57,10 @@ class Ordered:
         count = np.array([len(tasks) for tasks in self.ranks], np.int64)
         first = np.concatenate(([0], np.cumsum(count)))
         of_rank = np.arange(trace.num_ranks) if self.programs is None else self.programs.of_rank
-        own = of_rank if self.programs is None else self.programs.first_rank[of_rank]
+        program_rank = of_rank if self.programs is None else self.programs.first_rank[of_rank]
         rank_first, at = members_of(first, of_rank)
         begin = trace.rank_first[:-1]
-        shift = np.repeat(np.stack((rank_first[:-1] - first[of_rank], begin - begin[own])), count[of_rank], axis=1)
+        shift = np.repeat(np.stack((rank_first[:-1] - first[of_rank], begin - begin[program_rank])), count[of_rank], axis=1)
         row = np.array([task.row for tasks in self.ranks for task in tasks], np.int64)
         return Layout(rank_first, at, shift[0], row[at] + shift[1])
 
@@ -107,14 +107,18 @@ def _needs_order(task: Task, later: Task) -> bool:
 def run_of(ordered_graph: Ordered, run: Run) -> Run:
     """The run in memory, without files: what reading the written files would give, except for byte offsets."""
     trace, columns = run.workload, run.columns
-    tasks = [task for own in ordered_graph.ranks for task in own]
+    tasks = [task for tasks_of_rank in ordered_graph.ranks for task in tasks_of_rank]
     layout = ordered_graph.laid_out(trace)
     row_of = {task: place for place, task in enumerate(tasks)}
     num_deps, num_data = np.zeros((2, len(tasks)), np.int64)
     dep: list[int] = []
-    own, rows = np.array([task.row for task in tasks], np.int64), layout.row
-    size, pattern = trace.size_bytes[own], columns.comm_type[own]
-    duration, num_ops, tensor_size = trace.duration_us[own], columns.num_ops[own], columns.tensor_size[own]
+    row_of_task, rows = np.array([task.row for task in tasks], np.int64), layout.row
+    size, pattern = trace.size_bytes[row_of_task], columns.comm_type[row_of_task]
+    duration, num_ops, tensor_size = (
+        trace.duration_us[row_of_task],
+        columns.num_ops[row_of_task],
+        columns.tensor_size[row_of_task],
+    )
     tag = np.full(len(tasks), SAME_TAG, np.int64)
     for place, task in enumerate(tasks):
         before = len(dep)
@@ -184,7 +188,7 @@ def scheduled_run(workload: Workload, new: Ordered) -> Run:
     new = on_all_ranks(new, workload)
     run = workload.run
     id_of_instance = _ids_by_instance(workload)
-    tasks = [(rank, task) for rank, own in enumerate(new.ranks) for task in own]
+    tasks = [(rank, task) for rank, tasks_of_rank in enumerate(new.ranks) for task in tasks_of_rank]
     labels = [_label(task, int(run.workload.node_id[task.row]), id_of_instance[rank]) for rank, task in tasks]
     source = Source(run, new.laid_out(run.workload).row, Labels(*map(tuple, zip(*labels, strict=True))))
     return replace(run_of(new, run), system=run.system.without_traces(), source=source)
@@ -193,11 +197,11 @@ def scheduled_run(workload: Workload, new: Ordered) -> Run:
 def _ids_by_instance(workload: Workload) -> list[dict[int, int]]:
     """For each rank, the id of its node of each collective."""
     trace, instances = workload.run.workload, workload.instances
-    found: list[dict[int, int]] = [{} for _ in range(trace.num_ranks)]
+    id_of: list[dict[int, int]] = [{} for _ in range(trace.num_ranks)]
     nodes = instances.nodes
     for row, rank, number in zip(nodes.row.tolist(), nodes.rank.tolist(), instances.instance.tolist(), strict=True):
-        found[rank][number] = int(trace.node_id[row])
-    return found
+        id_of[rank][number] = int(trace.node_id[row])
+    return id_of
 
 
 def _label(task: Task, old_id: int, id_of_instance: dict[int, int]) -> tuple[str, str]:
@@ -206,5 +210,7 @@ def _label(task: Task, old_id: int, id_of_instance: dict[int, int]) -> tuple[str
         return f"{old_id}:{task.part}/{task.parts}", f"_part{task.part}"
     if task.operation is not None and task.operation.is_changed:
         content = task.operation.content
-        return " ".join(f"{id_of_instance[one.instance]}[{one.begin}:{one.end}]" for one in content), task.operation.suffix
+        return " ".join(
+            f"{id_of_instance[extent.instance]}[{extent.begin}:{extent.end}]" for extent in content
+        ), task.operation.suffix
     return str(old_id), ""

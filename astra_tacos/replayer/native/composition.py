@@ -46,14 +46,14 @@ class KeptPrograms:
             if key in self._programs:
                 self._programs.move_to_end(key)
                 return self._programs[key]
-        made = make()
+        program = make()
         with self._lock:
             if key not in self._programs:
-                self._programs[key] = made
-                self._nodes += made.num_nodes
+                self._programs[key] = program
+                self._nodes += program.num_nodes
             while self._nodes > self.most_nodes:
                 self._nodes -= self._programs.popitem(last=False)[1].num_nodes
-        return made
+        return program
 
 
 NATIVE_ALGORITHMS: dict[str, Callable[[PhaseRequest], Phase]] = {
@@ -232,8 +232,8 @@ def _layout(
     if sub_group and len(implementations) > 1:
         implementations = ("ring",)  # ASTRA-sim runs a ring, whatever the list names
     if not 1 <= len(implementations) <= len(dimensions):
-        found = more_entries(pattern, implementations, len(dimensions))
-        raise ConfigError(f"{system.source}: {found}; one entry per dimension")
+        excess = more_entries(pattern, implementations, len(dimensions))
+        raise ConfigError(f"{system.source}: {excess}; one entry per dimension")
     layout: list[LogicalDimension] = []
     stride = 1
     for index, (name, size) in enumerate(zip(implementations, dimensions, strict=False)):

@@ -165,9 +165,9 @@ def _late_sends(
     after = np.concatenate((merged.after, vertex[consecutive[1]]))
     next_first, following = group_by(before, after, len(merged.waits))
     reached = kernels.first_reached(next_first, following, order, sends, mark_first, vertex[collectives[entries]])
-    found = np.flatnonzero(reached >= 0)
-    sends = sends[found]
+    reached_sends = np.flatnonzero(reached >= 0)
+    sends = sends[reached_sends]
     # Back from the collective to its node on this rank.
-    rows = collectives[np.searchsorted(key, rank[sends] * span + order[reached[found]])]
+    rows = collectives[np.searchsorted(key, rank[sends] * span + order[reached[reached_sends]])]
     missing = ~precede(trace, issue.place, issue.order, sends, rows)
     return rows[missing], sends[missing]

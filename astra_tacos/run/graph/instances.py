@@ -67,10 +67,10 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
     rows = issue.order[(trace.kind[issue.order] == NodeType.COMM_COLL) & issue.runs[issue.order]]
     rank, pattern, size = trace.rank[rows], columns.comm_type[rows].copy(), trace.size_bytes[rows]
     root = np.full(len(rows), NO_ROOT, np.int64)
-    for lacking, what in ((pattern < 0, "comm_type"), (size < 0, "comm_size")):
+    for lacking, missing in ((pattern < 0, "comm_type"), (size < 0, "comm_size")):
         if lacking.any():
             node = trace.describe_node(int(rows[np.argmax(lacking)]))
-            raise ConfigError(f"{trace.prefix}: {node}: a collective without {what}, expected one")
+            raise ConfigError(f"{trace.prefix}: {node}: a collective without {missing}, expected one")
     named_group = group_ids(run.columns)[rows]
     group = named_group.copy()
     _apply_stated(run, rows, pattern, root, group)
@@ -91,12 +91,12 @@ def find_collective_nodes(run: Run, issue: IssueOrder) -> CollectiveNodes:
 def _apply_stated(run: Run, rows: Ints, pattern: Ints, root: Ints, group: Ints) -> None:
     """Put in what nodes state: patterns of nodes that another type carries, roots, and own groups in joint traces."""
     columns = run.columns
-    carried, own, given = columns.carried_pattern[rows], columns.own_group[rows], columns.root[rows]
+    carried, group_id, given = columns.carried_pattern[rows], columns.own_group[rows], columns.root[rows]
     pattern[carried >= 0] = carried[carried >= 0]
-    group[own >= 0] = own[own >= 0]
+    group[group_id >= 0] = group_id[group_id >= 0]
     is_rooted = np.isin(pattern, list(ROOTED))
     root[is_rooted] = given[is_rooted]
-    wrong = np.stack((carried == INVALID, own == INVALID, is_rooted & (given == INVALID)), axis=1)
+    wrong = np.stack((carried == INVALID, group_id == INVALID, is_rooted & (given == INVALID)), axis=1)
     if wrong.any():
         entry, which = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
         names, expected = (
@@ -114,14 +114,14 @@ def _refuse(run: Run, row: int, names: tuple[str, ...], expected: str) -> NoRetu
     node = node_at(load_rank(trace, rank), int(run.columns.byte_offset[row]))
     name = next(entry.name for entry in node.attr if entry.name in names)
     value = attribute(node, name)
-    found = repr(value) if isinstance(value, (int, float, str, bytes)) else "a list"
-    raise ConfigError(f"{trace.prefix}: {trace.describe_node(row)}: {name} is {found}, expected {expected}")
+    value_text = repr(value) if isinstance(value, (int, float, str, bytes)) else "a list"
+    raise ConfigError(f"{trace.prefix}: {trace.describe_node(row)}: {name} is {value_text}, expected {expected}")
 
 
 def describe(nodes: CollectiveNodes, trace: Trace, entry: int) -> str:
     """`rank 3, node 17 (ALL_REDUCE of 4,096 bytes)`."""
-    what = f"{pattern_name(int(nodes.pattern[entry]))} of {int(nodes.size_bytes[entry]):,} bytes"
-    return f"{trace.describe_node(int(nodes.row[entry]))} ({what})"
+    collective_text = f"{pattern_name(int(nodes.pattern[entry]))} of {int(nodes.size_bytes[entry]):,} bytes"
+    return f"{trace.describe_node(int(nodes.row[entry]))} ({collective_text})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,17 +236,17 @@ def _check_agreement(trace: Trace, nodes: CollectiveNodes, kind: Ints) -> None:
             _disagreement(trace, nodes, kind, group, ranks[0], ranks[int(odd[0])])
 
 
-def _disagreement(trace: Trace, nodes: CollectiveNodes, kind: Ints, group: int, one: int, other: int) -> None:
+def _disagreement(trace: Trace, nodes: CollectiveNodes, kind: Ints, group: int, first_rank: int, second_rank: int) -> None:
     """Raise the error for two ranks that differ: the first position at which they do."""
-    lists = [np.flatnonzero((nodes.group == group) & (nodes.rank == rank)) for rank in (one, other)]
+    lists = [np.flatnonzero((nodes.group == group) & (nodes.rank == rank)) for rank in (first_rank, second_rank)]
     shorter = min(len(entries) for entries in lists)
     differ = np.flatnonzero(kind[lists[0][:shorter]] != kind[lists[1][:shorter]])
     position = int(differ[0]) if len(differ) else shorter
-    found = [
+    texts = [
         describe(nodes, trace, int(entries[position])) if position < len(entries) else f"no node on rank {rank}"
-        for rank, entries in zip((one, other), lists, strict=True)
+        for rank, entries in zip((first_rank, second_rank), lists, strict=True)
     ]
     name = "all ranks" if group == 0 else f"group {group}"
     raise ConfigError(
-        f"{trace.prefix}: {name}, position {position}: {found[0]}, but {found[1]}; expected one collective on all members"
+        f"{trace.prefix}: {name}, position {position}: {texts[0]}, but {texts[1]}; expected one collective on all members"
     )

@@ -46,9 +46,9 @@ class MessageQueues:
             key = np.repeat(np.arange(self.num_keys), np.diff(first))
             follows = np.flatnonzero(np.diff(key) == 0)
             parts.append((key[follows], rows[follows], rows[follows + 1]))
-        key, one, next_one = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        key, send, next_one = (np.concatenate(columns) for columns in zip(*parts, strict=True))
         turn = np.argsort(key, kind="stable")
-        return key[turn], one[turn], next_one[turn]
+        return key[turn], send[turn], next_one[turn]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,10 +87,10 @@ def message_keys(trace: Trace, rows: Ints, lattice: Lattice | None = None) -> tu
         Of a trace of representatives, the translations: then the source is a representative, too.
     """
     sends = trace.kind[rows] == NodeType.COMM_SEND
-    own, peer = trace.rank[rows], trace.peer[rows]
+    source_rank, peer = trace.rank[rows], trace.peer[rows]
     if lattice is not None:
-        own = lattice.representatives[own]
-    source, destination = np.where(sends, own, peer), np.where(sends, peer, own)
+        source_rank = lattice.representatives[source_rank]
+    source, destination = np.where(sends, source_rank, peer), np.where(sends, peer, source_rank)
     if lattice is not None:
         source, destination = lattice.canonical(source, destination)
     return source, destination, stated_tags(trace, rows), trace.size_bytes[rows]
@@ -124,12 +124,12 @@ def match_messages(trace: Trace, issue: IssueOrder, queues: MessageQueues) -> Me
     ):
         turn = np.arange(len(rows)) - np.repeat(first[:-1], number)
         ends.append(rows[turn < np.repeat(np.minimum(number, other), number)])
-    key, one, next_one = queues.neighbours()
-    free = np.flatnonzero(~precede(trace, issue.place, issue.order, one, next_one))
+    key, send, next_one = queues.neighbours()
+    free = np.flatnonzero(~precede(trace, issue.place, issue.order, send, next_one))
     chained = np.ones(queues.num_keys, np.bool_)
     chained[key[free]] = False
     certain = np.repeat(chained, np.minimum(num_sends, num_receives))
-    return Messages(ends[0], ends[1], certain, (one[free], next_one[free]))
+    return Messages(ends[0], ends[1], certain, (send[free], next_one[free]))
 
 
 def awaited_sends(trace: Trace, issue: IssueOrder, queues: MessageQueues) -> tuple[Ints, Ints]:
@@ -153,6 +153,6 @@ def awaited_sends(trace: Trace, issue: IssueOrder, queues: MessageQueues) -> tup
     due = np.repeat(np.arange(num_keys), count) * wide + latest
     by_turn = np.argsort(due, kind="stable")
     key = np.repeat(np.arange(num_keys), np.diff(queues.first_receive))
-    found = np.searchsorted(due[by_turn], key * wide + before, side="right") - 1
-    certain = np.flatnonzero(found >= queues.first_send[key])
-    return queues.receive[certain], queues.send[by_turn[found[certain]]]
+    at = np.searchsorted(due[by_turn], key * wide + before, side="right") - 1
+    certain = np.flatnonzero(at >= queues.first_send[key])
+    return queues.receive[certain], queues.send[by_turn[at[certain]]]

@@ -126,10 +126,10 @@ def read_names(trace: Trace, rows: Iterable[int]) -> list[str]:
     first, members = group_by(np.searchsorted(numbers, file), np.arange(len(wanted)), len(numbers))
     result = np.empty(len(wanted), object)
     known: dict[bytes, tuple[str, ...]] = {}
-    for one, begin, end in zip(numbers.tolist(), first[:-1].tolist(), first[1:].tolist(), strict=True):
+    for number, begin, end in zip(numbers.tolist(), first[:-1].tolist(), first[1:].tolist(), strict=True):
         chosen = members[begin:end]
         these, earliest, place = np.unique(local[chosen], return_index=True, return_inverse=True)
-        read, expected = load_number(trace, one), trace.node_id[wanted[chosen[earliest]]].tolist()
+        read, expected = load_number(trace, number), trace.node_id[wanted[chosen[earliest]]].tolist()
         _, ids, names = find(read, these, known)
         if ids != expected:
             raise ConfigError(f"{read.path}: has changed since it was read, expected node {expected[len(ids) - 1]}")
@@ -210,7 +210,7 @@ def read_ranks(prefix: str, loads: Sequence[Callable[[], FileBytes]], *, threads
             return fill(file or loads[rank](), extent, columns, int(rank_first[rank]), int(rank_dep[rank]))
 
         rest = list(_in_threads(read, range(len(loads)), threads))
-        group_names = _number_groups(columns, rank_first, [each.group_names for each in rest]) if workload else ()
+        group_names = _number_groups(columns, rank_first, [piece.group_names for piece in rest]) if workload else ()
     except MemoryError:
         raise ConfigError(f"{prefix}: traces are too large for this machine's memory") from None
     return _trace(prefix, rank_first, columns, rest, group_names, chunks, workload)
@@ -257,8 +257,8 @@ def _number_groups(columns: Columns, rank_first: Ints, names: list[tuple[str, ..
 
 
 def _join_lists(lists: Sequence[NumberLists]) -> NumberLists:
-    lengths = np.concatenate([np.diff(each.first) for each in lists])
-    node, entry = np.concatenate([each.node for each in lists]), np.concatenate([each.entry for each in lists])
+    lengths = np.concatenate([np.diff(numbers.first) for numbers in lists])
+    node, entry = np.concatenate([numbers.node for numbers in lists]), np.concatenate([numbers.entry for numbers in lists])
     return NumberLists(node, np.concatenate(([0], np.cumsum(lengths))), entry)
 
 
@@ -279,8 +279,8 @@ def _trace(
         of_chunks = ChunkColumns(
             **{name: numbers[name] for name in CHUNK_NUMBERS},
             reduces=reduces.view(np.bool_),
-            chunk_lists=_join_lists([each.chunk_lists for each in rest]),
-            place_lists=_join_lists([each.place_lists for each in rest]),
+            chunk_lists=_join_lists([piece.chunk_lists for piece in rest]),
+            place_lists=_join_lists([piece.place_lists for piece in rest]),
         )
     if workload:
         wrong_type, no_value, group = (columns.marks[MARKS.index(name)] for name in ("wrong_type", "no_value", "group"))

@@ -229,15 +229,15 @@ def fill(file: FileBytes, extent: Extent, columns: Columns, first_row: int, firs
     # Room for the largest possible number of texts; pages that are never touched take no memory.
     most = extent.num_nodes if len(columns.marks) else 0
     groups, others = (
-        Texts(np.zeros(1 << (2 * each).bit_length(), np.int32), np.empty((2, each), np.int64)) for each in (most, 2 * most)
+        Texts(np.zeros(1 << (2 * count).bit_length(), np.int32), np.empty((2, count), np.int64)) for count in (most, 2 * most)
     )
     # Hashes of ids and names are seeded with a secret, so that nobody can make a file that takes quadratic time.
     seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
     room = np.array([first_row, end_row, first_dep, end_dep])
     table = Table(room, columns.numbers, columns.flags, columns.marks, columns.dep_first, columns.dep)
     held = np.empty(extent.most_held, np.int64)
-    found = scan_nodes(file.data, extent.size, seed, table, held, groups, others)
-    code, message_at, fault_at, num_groups, num_others = found
+    scan = scan_nodes(file.data, extent.size, seed, table, held, groups, others)
+    code, message_at, fault_at, num_groups, num_others = scan
     if code != FINE:
         raise ConfigError(_describe_fault(file, code, message_at, fault_at))
     if not extent.num_nodes:
@@ -273,14 +273,14 @@ def _lists(file: FileBytes, has: NDArray[np.uint8], first_row: int) -> tuple[Num
         return NO_LISTS, NO_LISTS
     from astra_tacos.run.trace._scan_kernels import CHUNK_LIST, PLACE_LIST, read_lists
 
-    found = []
+    lists = []
     for bit, key in ((1, CHUNK_LIST), (2, PLACE_LIST)):
         rows = np.flatnonzero(has & bit)
         ends = np.zeros(len(rows), np.int64)
         entries = np.empty(read_lists(file.data, file.size, rows, key, ends, np.empty(0, np.int32)), np.int32)
         read_lists(file.data, file.size, rows, key, ends, entries)
-        found.append(NumberLists(rows + first_row, np.concatenate(([0], ends)), entries))
-    return found[0], found[1]
+        lists.append(NumberLists(rows + first_row, np.concatenate(([0], ends)), entries))
+    return lists[0], lists[1]
 
 
 def find(
@@ -322,7 +322,7 @@ def _describe_fault(file: FileBytes, code: int, message_at: int, fault_at: int) 
     if code == kernels.TRUNCATED:
         size, left = _length(file, message_at)
         return f"{where}: a message of {size} bytes, but {left} are left: truncated?"
-    what = {
+    texts = {
         kernels.TAG: "no field begins like this",
         kernels.WIRE_TYPE: "a field of wire type 6 or 7",
         kernels.VARINT: "a number that does not end",
@@ -333,7 +333,7 @@ def _describe_fault(file: FileBytes, code: int, message_at: int, fault_at: int) 
         kernels.GROUP: "a group without beginning or end",
         kernels.DEPTH: "groups that are nested too deep",
     }
-    return f"{where}: not a Chakra message (at byte {fault_at}: {what[code]})"
+    return f"{where}: not a Chakra message (at byte {fault_at}: {texts[code]})"
 
 
 def _length(file: FileBytes, at: int) -> tuple[int, int]:

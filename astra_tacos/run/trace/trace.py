@@ -275,7 +275,7 @@ class Trace:
         columns = {name: getattr(self, name)[rows] for name in ("node_id", "kind", "duration_us", "size_bytes", "peer", "tag")}
         workload = self.workload
         if workload is not None:
-            arrays = {each.name: getattr(workload, each.name) for each in fields(workload)}
+            arrays = {field.name: getattr(workload, field.name) for field in fields(workload)}
             workload = replace(workload, **{name: array[rows] for name, array in arrays.items() if name != "group_names"})
         owners, files = (ranks if known is None else known[ranks] for known in (self.owners, self.files))
         chunks = None if self.chunks is None else self.chunks.of_rows(rows)
@@ -313,8 +313,8 @@ def precede(trace: Trace, place: Ints, order: Ints, before: Ints, after: Ints) -
     from astra_tacos.run.trace._row_kernels import precedes
 
     answer = np.zeros(len(before), np.bool_)
-    asked = np.flatnonzero(place[before] < place[after])  # a row can only depend on earlier ones
-    asked = asked[np.lexsort((place[after[asked]], place[before[asked]]))]
-    rows = before[asked], after[asked]
-    answer[asked] = precedes(trace.rank, place, order, trace.dep_first, trace.dep, *rows)
+    pairs = np.flatnonzero(place[before] < place[after])  # a row can only depend on earlier ones
+    pairs = pairs[np.lexsort((place[after[pairs]], place[before[pairs]]))]
+    rows = before[pairs], after[pairs]
+    answer[pairs] = precedes(trace.rank, place, order, trace.dep_first, trace.dep, *rows)
     return answer

@@ -25,7 +25,9 @@ def of_collectives(result: dict[str, Any]) -> Answer:
         Row("switch adds", "yes" if result["has_nvls"] else "no"),
         *_notes(result),
     ]
-    left = [(f"without {name}" if name != "all" else "all left out", *_share(own)) for name, own in result["left_out"].items()]
+    left = [
+        (f"without {name}" if name != "all" else "all left out", *_share(errors)) for name, errors in result["left_out"].items()
+    ]
     errors = Table("errors", _SHARES, [("the times fitted", *_share(result["errors"])), *left])
     of = f"up to {result['nodes']} nodes of {result['gpus_per_node']} GPUs, {result['times']} times"
     return Answer(of, rows, [_constants(result["constants"]), errors])
@@ -44,8 +46,13 @@ def _notes(result: dict[str, Any]) -> list[Row]:
 
 def _constants(constants: dict[str, Any]) -> Table:
     table = [
-        (own["meaning"], name, f"{own['value']:.3g}", f"{own['uncertainty']:.0%}" if own["is_measured"] else "typical value")
-        for name, own in constants.items()
+        (
+            constant["meaning"],
+            name,
+            f"{constant['value']:.3g}",
+            f"{constant['uncertainty']:.0%}" if constant["is_measured"] else "typical value",
+        )
+        for name, constant in constants.items()
     ]
     return Table("constants", ("constant", "name", "value", "uncertainty"), table)
 

@@ -128,8 +128,8 @@ def calibrate(
     network = None if network is None else Path(network)
     if any(path.suffix == ".xml" or path.is_dir() for path in paths):
         given = {"check": check, "limit": limit, "where": where or None, "collective": collective, "place": place}
-        if found := [name for name, value in given.items() if value is not None]:
-            raise ConfigError(f"{found[0]}: is for times of collectives, found programs or runs")
+        if measured := [name for name, value in given.items() if value is not None]:
+            raise ConfigError(f"{measured[0]}: is for times of collectives, found programs or runs")
         result, answer = _of_pairs(paths, least_bytes, network, output, progress)
     else:
         reading = Reading(where=where or {}, collective=_collective(collective), place=_place(place))

@@ -133,12 +133,12 @@ def fit_ns3(runs: Sequence[MeasuredRun], on_progress: Callable[[int, int], None]
     if not runs:
         raise ConfigError("no run, expected two or more with their logs")
     tried: dict[Ns3Config, float] = {}
-    about = (len(_USUAL) + len(_LADDER)) * len(_KINDS)
+    num_trials = (len(_USUAL) + len(_LADDER)) * len(_KINDS)
 
     def error(ns3: Ns3Config) -> float:
         if ns3 not in tried:
             tried[ns3] = max(run.error(ns3) for run in runs)
-            on_progress(min(len(tried), about - 1), about)
+            on_progress(min(len(tried), num_trials - 1), num_trials)
         return tried[ns3]
 
     def best() -> Ns3Config:
@@ -206,15 +206,15 @@ def calibrate_machine(
         raise ConfigError(f"programs are for {', '.join(map(str, sorted(npus)))} GPUs, expected one machine")
     rows, every, others = [], [], []
     with progress("fitting"):
-        for protocol, own in points.items():
-            constants = fit(own)
-            errors, half = errors_of(constants, own), cross_validated(own)
+        for protocol, group in points.items():
+            constants = fit(group)
+            errors, half = errors_of(constants, group), cross_validated(group)
             if half is None:
                 notes.append(f"{protocol}: fewer than four programs, so none predicts others")
             every += errors
             others += half or []
-            rows.append(_row(protocol, own, constants, Errors.of(errors), Errors.of(half) if half else None))
-    if len(depths := {point.load.depth for own in points.values() for point in own}) == 1:
+            rows.append(_row(protocol, group, constants, Errors.of(errors), Errors.of(half) if half else None))
+    if len(depths := {point.load.depth for group in points.values() for point in group}) == 1:
         notes.append(
             f"all programs have depth {depths.pop()}, which does not tell the launch from steps: the launch is about typical"
         )
@@ -228,7 +228,7 @@ def calibrate_machine(
     result: dict[str, Any] = {
         "num_npus": npus.pop(),
         "from_bytes": least_bytes,
-        "placements": dict(Counter(PLACEMENT_NAMES[point.placement] for own in points.values() for point in own)),
+        "placements": dict(Counter(PLACEMENT_NAMES[point.placement] for group in points.values() for point in group)),
         "protocols": rows,
         "errors": asdict(worst),
         "cross_validated": asdict(Errors.of(others)) if others else None,
@@ -312,13 +312,13 @@ def _row(protocol: str, points: list[Point], constants: Constants, errors: Error
 def _network(row: dict[str, Any], num_npus: int) -> str:
     """A network of links between all NPUs, of the fitted bandwidth; a message takes its share of the launch."""
     errors = row["errors"]
-    about = (
+    comment = (
         f"# Fitted by astra-tacos calibrate to {row['times']} times of {row['programs']} programs, protocol {row['protocol']}.\n"
         f"# The model with thread blocks is off by {errors['median']:.1%} (median), {errors['p90']:.1%} (90th percentile), "
         f"{errors['worst']:.1%} (worst).\n"
         f"# A network has links only: it is right where links limit, not thread blocks ({row['block_gbps']:.3g} GB/s each).\n"
     )
     gibps = row["link_gbps"] * 1e9 / (1 << 30)
-    return about + network_text(
+    return comment + network_text(
         num_npus, round(gibps, 6), round((row["launch_us"] / max(row["depth"], 1) + row["step_us"]) * 1e3, 3)
     )

@@ -123,10 +123,10 @@ def _of_tests(tests: TestOutput) -> list[CollectiveTime]:
 
 
 def _collective(where: str, name: str) -> str:
-    found = _NAMES.get(plain_name(name))
-    if found is None:
+    collective = _NAMES.get(plain_name(name))
+    if collective is None:
         raise ConfigError(f"{where}: collective {name!r}, expected one of {', '.join(COLLECTIVES)}")
-    return found
+    return collective
 
 
 def _algorithm(where: str, name: str) -> str:
@@ -156,7 +156,7 @@ def _read_csv(path: Path, lines: Sequence[str], reading: Reading) -> list[Collec
         raise ConfigError(f"{path}:1: has no column {', '.join(missing)}, only {', '.join(head)}")
     if wrong := [name for name in head if re.fullmatch(r"time(_inplace)?(_(ms|ns|s))?|size(_(kb|mb|kib|mib))?", name)]:
         raise ConfigError(f"{path}:1: column {wrong[0]}, expected times in time_us and sizes in size_bytes")
-    found = []
+    times = []
     seen: dict[str, str] = {}
     for fields in table:
         line = f"{path}:{table.line_num}"
@@ -181,5 +181,5 @@ def _read_csv(path: Path, lines: Sequence[str], reading: Reading) -> list[Collec
         for name, placement in (("time_us", False), ("time_inplace_us", True)):
             time = _time(line, name, row.get(name, ""))
             if time is not None and size:
-                found.append(CollectiveTime(kind, algorithm, nodes, gpus, size, time, line, placement))
-    return found
+                times.append(CollectiveTime(kind, algorithm, nodes, gpus, size, time, line, placement))
+    return times

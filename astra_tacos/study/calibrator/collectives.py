@@ -118,8 +118,8 @@ def fit_collectives(rows: Sequence[CollectiveTime], *, has_nvls: bool | None = N
     random = np.random.default_rng(0)
     moved_by = np.concatenate((spread / 2, np.full(len(knots), _START)))
     starts = [start, *(start + moved_by * random.standard_normal(len(start)) for _ in range(_STARTS - 1))]
-    found = min((least_squares(residuals, each, max_nfev=200) for each in starts), key=lambda each: each.cost)
-    return CollectiveFit(model_of(found.x), dict(zip(names, spread_of(found.jac), strict=False)), float(found.cost))
+    optimum = min((least_squares(residuals, start, max_nfev=200) for start in starts), key=lambda result: result.cost)
+    return CollectiveFit(model_of(optimum.x), dict(zip(names, spread_of(optimum.jac), strict=False)), float(optimum.cost))
 
 
 def errors_of_rows(model: CollectiveModel, rows: Sequence[CollectiveTime]) -> list[float]:
@@ -144,7 +144,7 @@ def _left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> tuple[
         return f"sizes from {format_size(max(bound for bound in bounds if bound <= row.size_bytes))}"
 
     kinds: tuple[Callable[[CollectiveTime], str], ...] = (lambda row: row.collective, lambda row: f"{row.nodes} nodes", third)
-    found: dict[str, Errors] = {}
+    errors_of_group: dict[str, Errors] = {}
     every: list[float] = []
     differs = dict.fromkeys(PRIORS, 0.0)
     for kind in kinds:
@@ -156,12 +156,12 @@ def _left_out(rows: Sequence[CollectiveTime], fitted: CollectiveModel) -> tuple[
                 continue
             models.append(fit_collectives(others, has_nvls=fitted.has_nvls, is_mesh=fitted.is_mesh).model)
             errors = [abs(error) for error in errors_of_rows(models[-1], inside)]
-            found[group] = Errors.of(errors)
+            errors_of_group[group] = Errors.of(errors)
             every += errors
         for name in PRIORS if len(models) > 1 else ():
             values = np.log([model.constants[name] for model in models])
             differs[name] = max(differs[name], float(np.sqrt(len(models) - 1) * values.std()))
-    return found | ({"all": Errors.of(every)} if every else {}), differs
+    return errors_of_group | ({"all": Errors.of(every)} if every else {}), differs
 
 
 _FORMAT = "astra_tacos calibration of collectives 1"
@@ -228,7 +228,10 @@ def check_collectives(folder: Path, paths: Sequence[Path], reading: Reading, lea
             kind.setdefault(name, []).append(abs(error))
     return {
         **asdict(Errors.of([abs(error) for error in errors])),
-        **{f"by_{kind}": {name: asdict(Errors.of(own)) for name, own in found.items()} for kind, found in groups.items()},
+        **{
+            f"by_{kind}": {name: asdict(Errors.of(group_errors)) for name, group_errors in errors_of.items()}
+            for kind, errors_of in groups.items()
+        },
         "rows": [
             asdict(row) | {"predicted_us": time, "by": algorithm, "error": error}
             for row, time, algorithm, error in zip(rows, times.tolist(), algorithms, errors, strict=True)
@@ -283,16 +286,16 @@ class _Calibration(msgspec.Struct):
 
 def _read(path: Path) -> tuple[CollectiveModel, tuple[int, int]]:
     """The model of a calibration, and its shape."""
-    found = read_own(path, _Calibration, "calibrate --output for times of collectives")
-    knots, factors = found.step_curve.message_bytes, found.step_curve.factor
+    calibration = read_own(path, _Calibration, "calibrate --output for times of collectives")
+    knots, factors = calibration.step_curve.message_bytes, calibration.step_curve.factor
     if len(knots) != len(factors):
         text = f"{len(knots)} message_bytes and {len(factors)} factor"
         raise ConfigError(f"{path}: step_curve has {text}, expected as many of each: calibrate again")
-    if any(one >= other for one, other in pairwise(knots)):
+    if any(knot >= other for knot, other in pairwise(knots)):
         raise ConfigError(f"{path}: step_curve has message_bytes that do not ascend, expected ascending ones: calibrate again")
-    constants = constants_of(path, found.constants, PRIORS)
-    model = CollectiveModel(constants, np.log(knots), np.log(factors), found.has_nvls, found.is_mesh)
-    return model, (found.nodes, found.gpus_per_node)
+    constants = constants_of(path, calibration.constants, PRIORS)
+    model = CollectiveModel(constants, np.log(knots), np.log(factors), calibration.has_nvls, calibration.is_mesh)
+    return model, (calibration.nodes, calibration.gpus_per_node)
 
 
 def _carried(rows: Sequence[CollectiveTime], fitted: CollectiveFit, others: dict[str, Errors]) -> float:
@@ -304,8 +307,8 @@ def _carried(rows: Sequence[CollectiveTime], fitted: CollectiveFit, others: dict
     shortest = np.full_like(model.curve, model.curve.min())
     links = replace(model, constants=model.constants | {"launch_us": 0.0, "growth": 0.0}, curve=shortest)
     large = [row for row in rows if row.size_bytes >= _FROM] or list(rows)
-    own = Errors.of([abs(error) for error in errors_of_rows(links, large)]).median
-    return max(own, others["all"].median if others else 0.0)
+    own_error = Errors.of([abs(error) for error in errors_of_rows(links, large)]).median
+    return max(own_error, others["all"].median if others else 0.0)
 
 
 def _network(result: dict[str, Any], error: float) -> str:
@@ -321,7 +324,7 @@ def _network(result: dict[str, Any], error: float) -> str:
             block, links = (COMPLETE, 1) if is_mesh else (SWITCH.name, 2)
             dimensions.append(Dimension(block, size, round(gbps * GIB_PER_GB, 6), round(step * 1e3 / links, 3)))
     promised = result["left_out"].get("all")
-    about = f"# Fitted by astra-tacos calibrate to {result['times']} times of collectives.\n"
+    comment = f"# Fitted by astra-tacos calibrate to {result['times']} times of collectives.\n"
     if promised is not None:
-        about += f"# Off what was left out by {promised['median']:.1%} (median), {promised['p90']:.1%} (90th percentile).\n"
-    return about + network_yaml(dimensions, [error_line(error)])
+        comment += f"# Off what was left out by {promised['median']:.1%} (median), {promised['p90']:.1%} (90th percentile).\n"
+    return comment + network_yaml(dimensions, [error_line(error)])

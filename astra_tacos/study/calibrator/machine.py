@@ -56,7 +56,7 @@ class FittedConstant(msgspec.Struct):
     value: FittedNumber
 
 
-def constants_of(path: Path, found: Mapping[str, FittedConstant], names: Collection[str]) -> dict[str, float]:
+def constants_of(path: Path, constants: Mapping[str, FittedConstant], names: Collection[str]) -> dict[str, float]:
     """The values of some constants in a calibration.
 
     Raises
@@ -65,9 +65,9 @@ def constants_of(path: Path, found: Mapping[str, FittedConstant], names: Collect
         If one is missing.
     """
     for name in names:
-        if name not in found:
+        if name not in constants:
             raise ConfigError(f"{path}: constants has no {name!r}, expected {', '.join(names)}: calibrate again")
-    return {name: found[name].value for name in names}
+    return {name: constants[name].value for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +95,11 @@ class Measurements:
         ConfigError
             If the file only has times of the other placement.
         """
-        found = [place for place in self.times_us if place is None or not placements or place in placements]
-        if not found:
+        places = [place for place in self.times_us if place is None or not placements or place in placements]
+        if not places:
             has, wanted = (" and ".join(PLACEMENT_NAMES[place] for place in places) for places in (self.times_us, placements))
             raise ConfigError(f"{self.path}: has times {has}, but its program runs {wanted}: expected times {wanted}")
-        return [(place, size, time) for place in found for size, time in self.times_us[place].items()]
+        return [(place, size, time) for place in places for size, time in self.times_us[place].items()]
 
 
 def read_measurements(path: Path, collective: str | None = None) -> Measurements:
@@ -120,27 +120,27 @@ def read_measurements(path: Path, collective: str | None = None) -> Measurements
         If the file cannot be read, says that results are wrong, or has no line with a size and a time.
     """
     text = read_text(path)
-    found: dict[Placement, dict[int, float]] = {}
+    times: dict[Placement, dict[int, float]] = {}
     notes: list[str] = []
     if (tests := read_tests(path, text, collective)) is not None:
         others = Counter(time.collective for time in tests.times if collective and time.collective not in ("", collective))
         for time in tests.times:
             if time.collective not in others:
-                found.setdefault(time.placement, {}).setdefault(time.size_bytes, time.time_us)
+                times.setdefault(time.placement, {}).setdefault(time.size_bytes, time.time_us)
         skipped, left = len(tests.missing), tests.notes()
         left += [f"times left out: {count} of {name}, expected {collective}" for name, count in others.items()]
         notes = [f"{path}: {note}" for note in left]
     else:
-        skipped = _read_table(path, text, found)
-    if not found:
+        skipped = _read_table(path, text, times)
+    if not times:
         raise ConfigError(
             f"{path}: has no line with a size and a time, expected CSV with columns size,time or a log of nccl-tests"
         )
-    times_us = {place: dict(sorted(times.items())) for place, times in found.items()}
+    times_us = {place: dict(sorted(of_size.items())) for place, of_size in times.items()}
     return Measurements(path, times_us, skipped, tuple(notes))
 
 
-def _read_table(path: Path, text: str, found: dict[Placement, dict[int, float]]) -> int:
+def _read_table(path: Path, text: str, times: dict[Placement, dict[int, float]]) -> int:
     """Take the times of a CSV; returns how many are missing."""
     skipped = 0
     columns: _Columns | None = None
@@ -161,7 +161,7 @@ def _read_table(path: Path, text: str, found: dict[Placement, dict[int, float]])
                 skipped += placement is not True or len(columns.times) == 1  # nccl-tests leaves out times in place
                 continue
             check_time(f"{path}:{number}", "time", time, fields[at])
-            found.setdefault(columns.placement_of(fields, placement), {}).setdefault(size, time)
+            times.setdefault(columns.placement_of(fields, placement), {}).setdefault(size, time)
     return skipped
 
 
@@ -328,7 +328,7 @@ def load_of(path: Path) -> Load:
     file = read_msccl_xml(path)
     proven = prove_msccl_file(file)
     program = proven.program
-    whole = float(proven.whole)
+    num_chunks = float(proven.whole)
     moved, local = (
         np.bincount(file.block_of, of_kind[file.kind] * file.cnt, len(file.blocks)) / file.num_chunks
         for of_kind in (_PASSES, _IS_LOCAL)
@@ -346,8 +346,8 @@ def load_of(path: Path) -> Load:
         proven.collective,
         float(moved[busiest]),
         float(local[busiest]),
-        float(crossing.max()) / whole,
-        float(program.action_count[sends].max()) / whole,
+        float(crossing.max()) / num_chunks,
+        float(program.action_count[sends].max()) / num_chunks,
         _depth(proven),
     )
 
@@ -414,9 +414,9 @@ def fit(points: list[Point]) -> Constants:
             model = launch + (np.hypot(waiting, moving) if overlaps else waiting + moving)
             return np.append(np.log(model / time), (x[0] - typical) / _LAUNCH_SPREAD * _ROBUST)
 
-        found = least_squares(residuals, start, loss="soft_l1", f_scale=_ROBUST)
-        if best is None or found.cost < _WORTH * best[0]:
-            best = float(found.cost), threshold, overlaps, np.exp(found.x)
+        optimum = least_squares(residuals, start, loss="soft_l1", f_scale=_ROBUST)
+        if best is None or optimum.cost < _WORTH * best[0]:
+            best = float(optimum.cost), threshold, overlaps, np.exp(optimum.x)
     assert best is not None
     _, threshold, overlaps, (launch, step, extra, per_block, per_link) = best
     return Constants(

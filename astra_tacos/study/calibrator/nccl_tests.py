@@ -192,11 +192,11 @@ class _Run:
         return len(hosts), count // len(hosts)
 
 
-def check_time(where: str, name: str, time_us: float | None, found: object) -> float:
-    """A measured time that a clock and a network may give; `found` is what the file has."""
+def check_time(where: str, name: str, time_us: float | None, stated: object) -> float:
+    """A measured time that a clock and a network may give; `stated` is what the file has."""
     least, most = _TIMES_US
     if time_us is None or not least <= time_us <= most:
-        raise ConfigError(f"{where}: {name} is {describe(found)}, expected microseconds from {least:g} to {most:g}")
+        raise ConfigError(f"{where}: {name} is {describe(stated)}, expected microseconds from {least:g} to {most:g}")
     return time_us
 
 
@@ -259,7 +259,7 @@ def read_tests(path: Path, text: str, collective: str | None = None, shape: Shap
     ConfigError
         With the line, if results are wrong, ranks are lost, or a line cannot be what the tests print.
     """
-    named = {found.group() for found in _IN_NAMES.finditer(path.name.lower())}
+    named = {match.group() for match in _IN_NAMES.finditer(path.name.lower())}
     name = collective or (named.pop() if len(named) == 1 else "")
     output = TestOutput(path, name, shape)
     values = [(line, value) for line, value in parse_json_values(text, path) if are_mappings(value)]
@@ -301,8 +301,8 @@ def _content(line: str) -> str:
     plain = _ESCAPES.sub("", line)
     if _HEAD.search(plain):
         return plain[max(plain.find("size"), 0) :]
-    found = _CONTENT.search(plain)
-    return plain[found.start() :] if found else ""
+    match = _CONTENT.search(plain)
+    return plain[match.start() :] if match else ""
 
 
 class _Log:
@@ -328,17 +328,17 @@ class _Log:
     def _read_line(self, where: str, content: str) -> None:
         if _HEAD.search(content):
             self._read_head(where, content)
-        elif found := _STARTING.match(content):
-            self.run = _Run.of_program(found[1])
+        elif match := _STARTING.match(content):
+            self.run = _Run.of_program(match[1])
         elif _CONCLUDED.match(content):
             self.run = _Run(self.output.collective)
         elif _BEGINS.match(content):
             self.run.ranks = []
-        elif found := _RANK.match(content):
-            self.run.ranks.append((int(found[1]), found[3], found[2] or ""))
-        elif found := _BOUNDS.match(content):
-            if not self.run.is_left_out and (int(found[1]) or found[2] == "FAILED"):
-                raise ConfigError(f"{where}: {found[1]} sizes have wrong results (out of bounds: {found[2]}), expected 0")
+        elif match := _RANK.match(content):
+            self.run.ranks.append((int(match[1]), match[3], match[2] or ""))
+        elif match := _BOUNDS.match(content):
+            if not self.run.is_left_out and (int(match[1]) or match[2] == "FAILED"):
+                raise ConfigError(f"{where}: {match[1]} sizes have wrong results (out of bounds: {match[2]}), expected 0")
         elif _AVERAGE.match(content):
             self.output.remarks.append(f"the test says that its bandwidth is too low ({where.rpartition(':')[2]}: FAILED)")
         elif _UNITS.match(content):
@@ -394,8 +394,8 @@ def _ranks(where: str, name: str, value: object) -> int:
 def _read_json(output: TestOutput, where: str, value: dict[str, Any] | list[dict[str, Any]]) -> bool:
     """Take the results of a JSON value; whether it has any."""
     if isinstance(value, list):
-        found = [_read_json(output, f"{where}: [{at}]", entry) for at, entry in enumerate(value)]
-        return any(found)
+        are_read = [_read_json(output, f"{where}: [{at}]", entry) for at, entry in enumerate(value)]
+        return any(are_read)
     for key, read in (("results", _read_nccl), ("benchmark", _read_benchmark), ("busBw", _read_rccl)):
         if key in value:
             read(output, where, value)
@@ -413,13 +413,13 @@ def _read_nccl(output: TestOutput, where: str, value: dict[str, Any]) -> None:
     arguments = value.get("args") or [output.collective]
     run = _Run.of_program(str(list_value(arguments, f"{where}: args", "words")[0]))
     config = mapping_value(value.get("config", {}), f"{where}: config", "a mapping")
-    each = _ranks(where, "nthreads", config.get("nthreads", 1)) * _ranks(where, "ngpus", config.get("ngpus", 1))
-    _ranks(where, "GPUs of a process", each)
+    gpus_of_process = _ranks(where, "nthreads", config.get("nthreads", 1)) * _ranks(where, "ngpus", config.get("ngpus", 1))
+    _ranks(where, "GPUs of a process", gpus_of_process)
     devices = list_value(config.get("devices", []), f"{where}: devices", "a list of ranks")
     for at, device in enumerate(devices):  # of each process its first
         entry = mapping_value(device, f"{where}: devices[{at}]", "a mapping")
         first = whole_of(where, "rank", entry.get("rank"))
-        run.ranks += [(first + more, str(entry.get("hostname")), str(entry.get("group", ""))) for more in range(each)]
+        run.ranks += [(first + more, str(entry.get("hostname")), str(entry.get("group", ""))) for more in range(gpus_of_process)]
     bounds = mapping_value(value.get("out_of_bounds", {}), f"{where}: out_of_bounds", "a mapping")
     if not run.is_left_out and (bounds.get("count") or str(bounds.get("okay", "true")).lower() == "false"):
         raise ConfigError(f"{where}: {bounds.get('count')} sizes have wrong results (out_of_bounds), expected 0")
@@ -454,8 +454,8 @@ def _read_benchmark(output: TestOutput, where: str, value: dict[str, Any]) -> No
 def _read_rccl(output: TestOutput, where: str, value: dict[str, Any]) -> None:
     """A line that rccl-tests writes with --output_format json; without MPI it has `gpus` in place of ranks."""
     run = _Run(str(value.get("name") or output.collective))
-    each = _ranks(where, "gpusPerRank", value.get("gpusPerRank", value.get("gpus", 1)))
-    ranks = _ranks(where, "GPUs", _ranks(where, "ranks", value.get("ranks", 1)) * each)
+    gpus_of_rank = _ranks(where, "gpusPerRank", value.get("gpusPerRank", value.get("gpus", 1)))
+    ranks = _ranks(where, "GPUs", _ranks(where, "ranks", value.get("ranks", 1)) * gpus_of_rank)
     nodes = _ranks(where, "nodes", value.get("nodes", 1))
     if ranks % nodes:
         raise ConfigError(f"{where}: {ranks} GPUs on {nodes} nodes, expected as many on each")

@@ -108,8 +108,8 @@ def read_libra_network(path: Path, latency_ns: float) -> Shape:
     check_block_names(document / "Topology", ASTRA_SIM_BLOCKS)
     _check_length(document / "NpusCount", len(blocks))
     if math.prod(sizes) > MAX_NPUS:
-        found = f"{describe(math.prod(sizes))} NPUs"
-        raise ConfigError(f"{document / 'NpusCount'} gives {found}, expected at most {MAX_NPUS:,}")
+        count = f"{describe(math.prod(sizes))} NPUs"
+        raise ConfigError(f"{document / 'NpusCount'} gives {count}, expected at most {MAX_NPUS:,}")
     tiers = None
     if network.cost_dimension is not UNSET:
         _check_length(document / _TIERS, len(blocks))

@@ -112,8 +112,8 @@ class Replays(Timer):
     def __init__(self, run: Run, shape: Shape, backend: Backend | None) -> None:
         self._run, self._shape = run, shape
         self._backend = choose_backend(backend)
-        whole = Demand(STEP, 1, shape.sizes, (1,) * shape.num_dimensions)
-        self.job = Job(shape.source, (whole,), (Profile(0, shape.num_npus, 0.0, (1,)),))
+        step_demand = Demand(STEP, 1, shape.sizes, (1,) * shape.num_dimensions)
+        self.job = Job(shape.source, (step_demand,), (Profile(0, shape.num_npus, 0.0, (1,)),))
         self._known: dict[tuple[float, ...], float] = {}
 
     def demand_ns(self, number: int, split: Sequence[float]) -> float:
@@ -187,9 +187,9 @@ class Measure(Timer):
     def to_json(self) -> dict[str, Any]:
         """See `Timer.to_json`."""
         timed_by = [self.how(demand) for demand in self.job.demands]
-        own: dict[str, Any] = {"synthesizers": list(self.synthesis.synthesizers), "num_schedules": self.num_schedules}
-        own |= {"backend": CONGESTION_AWARE.name}
-        return own | {"timed_by": timed_by}
+        document: dict[str, Any] = {"synthesizers": list(self.synthesis.synthesizers), "num_schedules": self.num_schedules}
+        document |= {"backend": CONGESTION_AWARE.name}
+        return document | {"timed_by": timed_by}
 
     def _able(self, pattern: str) -> list[str]:
         return [name for name in self.synthesis.synthesizers if pattern in SYNTHESIZERS[name].collectives]
@@ -204,8 +204,8 @@ class Measure(Timer):
         topology = build_topology(NetworkConfig("sub-network", dimensions))
         npus = topology.num_npus
         options = timed_for(self.synthesis.options, topology, CONGESTION_AWARE)[0]
-        asked = options.chunks_per_npu
-        chunks = asked if isinstance(asked, int) else max(1, min(_MOST_CHUNKS, _SENDS // (2 * npus * npus)))
+        chunk_option = options.chunks_per_npu
+        chunks = chunk_option if isinstance(chunk_option, int) else max(1, min(_MOST_CHUNKS, _SENDS // (2 * npus * npus)))
         parts = 1 if pattern == "all-gather" else npus
         size_bytes = max(size_bytes, parts)
         most = size_bytes // (parts * int(least_bytes(topology).max()))  # of more, chunks hold a link for less than 1 ns
@@ -216,8 +216,8 @@ class Measure(Timer):
             if refusal is not None:
                 refusals.append(f"{name}: {refusal}")
                 continue
-            found = search(topology, collective, replace(options, synthesizer=name, chunks_per_npu=None))
-            times.append(found.exact_ns)
+            result = search(topology, collective, replace(options, synthesizer=name, chunks_per_npu=None))
+            times.append(result.exact_ns)
             self.num_schedules += 1
             if self.on_schedule is not None:
                 self.on_schedule(self.num_schedules)

@@ -84,8 +84,8 @@ def block_of(ranks: Sequence[int] | Ints, shape: Shape, name: str) -> tuple[tupl
     """
     rest = np.asarray(ranks, np.int64)
     if not rest.size or rest.max() >= shape.num_npus:
-        found = "no ranks" if not rest.size else f"rank {rest.max()}"
-        raise ConfigError(f"{name} has {found}, expected ranks below {shape.num_npus}")
+        ranks_text = "no ranks" if not rest.size else f"rank {rest.max()}"
+        raise ConfigError(f"{name} has {ranks_text}, expected ranks below {shape.num_npus}")
     members, strides = [], []
     for block, size in zip(shape.blocks, shape.sizes, strict=True):
         coordinates = np.unique(rest % size)
@@ -141,9 +141,9 @@ def _number_messages(run: Run, shape: Shape, rows: Ints, number: dict[Demand, in
 
 def _distinct(*columns: Ints | Bools) -> tuple[list[list[int]], Ints]:
     """The distinct rows over some columns, and int64[n], the number of each row among them."""
-    whole = [column.astype(np.int64) for column in columns]
-    first, which = row_places(*whole)
-    return np.stack(whole, axis=1)[first].tolist(), which
+    whole_columns = [column.astype(np.int64) for column in columns]
+    first, which = row_places(*whole_columns)
+    return np.stack(whole_columns, axis=1)[first].tolist(), which
 
 
 TIME, TIME_COST = "time", "time-cost"

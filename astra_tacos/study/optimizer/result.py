@@ -136,8 +136,8 @@ class Optimum(Result):
     @property
     def best(self) -> dict[str, Any]:
         """The best split with its time, by the best measure that was asked for."""
-        found: dict[str, Any] = self._judged["splits"][self._name]
-        return found
+        judged: dict[str, Any] = self._judged["splits"][self._name]
+        return judged
 
     @property
     def _judged(self) -> dict[str, Any]:
@@ -178,11 +178,11 @@ class Optimum(Result):
             return [_split_table(by_bytes, of["splits"]), communication]
         timed = of["refine"]
         if "num_replays" in timed:
-            made = f"{timed['num_replays']} replays of the step, {timed['backend']}"
+            measure = f"{timed['num_replays']} replays of the step, {timed['backend']}"
         else:
-            made = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
+            measure = f"{timed['num_schedules']} schedules of {', '.join(timed['synthesizers'])}"
         splits = _split_table(by_bytes, of["splits"], Importance.DETAIL)
-        return [_split_table(f"Splits by {made}", timed["splits"]), splits, communication]
+        return [_split_table(f"Splits by {measure}", timed["splits"]), splits, communication]
 
 
 def optimized(problem: Problem, timer: Timer | None, steps: int, progress: Progress) -> Optimum:

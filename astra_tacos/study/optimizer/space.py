@@ -98,11 +98,11 @@ def parse_constraint(text: str, num_dimensions: int, prices: Sequence[float] | N
     if prices is None and "cost" in expression.names:
         raise expression.refuse("found cost, expected a cost model with it (--cost-model)")
     unit = tuple(_Linear(row) for row in np.eye(num_dimensions, num_dimensions + 1))
-    names = {f"{letter}{number}": each for letter in "Bb" for number, each in enumerate(unit)}
+    names = {f"{letter}{number}": price for letter in "Bb" for number, price in enumerate(unit)}
     names["total"] = sum(unit[1:], unit[0])
     if prices is not None:
         names["cost"] = _Linear(np.append(prices, 0.0))
-    found = []
+    constraints = []
     for left, operator, right in expression.sides({**names, "B": unit, "b": unit}):
         try:
             if operator not in _SIGNS:
@@ -114,8 +114,8 @@ def parse_constraint(text: str, num_dimensions: int, prices: Sequence[float] | N
                 raise UnfitError("no bandwidth", f"some of B0 to B{num_dimensions - 1} on one side")
         except UnfitError as error:
             raise expression.refuse(error) from None
-        found.append(Constraint(expression.text, tuple(terms[:-1].tolist()), operator == "Eq", -float(terms[-1])))
-    return found
+        constraints.append(Constraint(expression.text, tuple(terms[:-1].tolist()), operator == "Eq", -float(terms[-1])))
+    return constraints
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -109,7 +109,7 @@ PAGES = {
 """Kinds of directories; the first that fits counts."""
 
 
-def _replayed(found: RunInputs | CompactInputs) -> Page:
+def _replayed(inputs: RunInputs | CompactInputs) -> Page:
     """What makes the page of a run that nothing was replayed of yet: it is replayed first."""
 
     def page(directory: Path, wanted: Wanted) -> bytes:
@@ -121,10 +121,10 @@ def _replayed(found: RunInputs | CompactInputs) -> Page:
         compile_ahead(*READING, *REPLAYING, *LINTING, progress=progress)
         with scratch_directory() as scratch:
             outputs = ReplayOutputs(directory=scratch / "replay")
-            if isinstance(found, CompactInputs):
-                replayed = replay_compact(found.folder, read_network(found.network), None, outputs, progress, {}, {})
+            if isinstance(inputs, CompactInputs):
+                replayed = replay_compact(inputs.folder, read_network(inputs.network), None, outputs, progress, {}, {})
             else:
-                replayed = replay_embedded(found, None, outputs, 1, progress, {}, {})
+                replayed = replay_embedded(inputs, None, outputs, 1, progress, {}, {})
             if replayed.reason is not None:
                 raise ReplayError(f"{directory}: {replayed.reason}")
             replayed.write(progress)
@@ -177,10 +177,10 @@ def _comparison(schedule: Schedule, backend: object, progress: Progress) -> tupl
     forwards = bool(topology.forwarding)
     network = NetworkConfig(topology.name, ()) if forwards else astra_sim_network(topology, timing.link_model, clock).to_config()
     names = tuple(name for name in auto_synthesizers() if not SYNTHESIZERS[name].is_random)
-    whole = cut_into(collective, 1)
-    able = [name for name in names if SYNTHESIZERS[name].why_not(topology, whole) is None]
-    guess = sum(SYNTHESIZERS[name].work(topology, whole) for name in able) * _CHUNK_COUNTS / SENDS_PER_SECOND
-    if guess > COMPARISON_SECONDS and whole.least_sends > _MOST_SENDS:
+    uncut = cut_into(collective, 1)
+    able = [name for name in names if SYNTHESIZERS[name].why_not(topology, uncut) is None]
+    guess = sum(SYNTHESIZERS[name].work(topology, uncut) for name in able) * _CHUNK_COUNTS / SENDS_PER_SECOND
+    if guess > COMPARISON_SECONDS and uncut.least_sends > _MOST_SENDS:
         text = f"Left out: {len(able)} algorithms would take about {guess / _CHUNK_COUNTS:,.0f} s or more on this network, "
         return None, f"{text}and a page has {COMPARISON_SECONDS:g}. 'astra-tacos compare' makes this comparison."
     options = SearchOptions(
@@ -191,8 +191,8 @@ def _comparison(schedule: Schedule, backend: object, progress: Progress) -> tupl
         trials=1,
         threads=1,
     )
-    what = topology, collective.name, collective.root, options, (collective.size_bytes,), names, network
-    comparison = Comparison(*what, clock=clock, with_native=False)
+    arguments = topology, collective.name, collective.root, options, (collective.size_bytes,), names, network
+    comparison = Comparison(*arguments, clock=clock, with_native=False)
     rows: list[CompareRow] = []
     with progress("comparing") as on_progress:
         for row in comparison.rows():

@@ -310,8 +310,8 @@ def check_name(name: str, where: Value) -> None:
     if not name.isidentifier() or not name.isascii() or keyword.iskeyword(name) or len(name) > 60:
         raise ConfigError(f"{where} has the key {describe(name)}, expected a name of letters, digits and _, or a key of point")
     if name in FUNCTIONS or name in DERIVED:
-        what = "a function of expressions" if name in FUNCTIONS else "derived from the network"
-        raise ConfigError(f"{where / name}: {name} is {what}, expected another name")
+        clash = "a function of expressions" if name in FUNCTIONS else "derived from the network"
+        raise ConfigError(f"{where / name}: {name} is {clash}, expected another name")
     if name in INPUT_COLUMNS or name in _RESULTS:
         hint = next((f", or {key}" for key, setting in SETTINGS.items() if setting.column == name), "")
         raise ConfigError(f"{where / name}: every row has a column {name}, expected another name{hint}")

@@ -110,12 +110,14 @@ def evaluate_collective(network: NetworkConfig, task: CollectiveTask, conditions
     schedule, seconds = _schedule(network, task, (cache, identity), check)
     clock = choose_backend(task.backend)
     timed = time_on(schedule, network, clock)
-    topology, what = schedule.topology, schedule.collective
-    certificate = certify(schedule, ()) | figures_on(clock, bounds_on(topology, what, clock), topology, what, timed.time_ns)
-    printed = [each for each in timed.prints if each.time_ns is not None]
+    topology, collective = schedule.topology, schedule.collective
+    certificate = certify(schedule, ()) | figures_on(
+        clock, bounds_on(topology, collective, clock), topology, collective, timed.time_ns
+    )
+    prints = [printed for printed in timed.prints if printed.time_ns is not None]
     of_last_release = {
-        "stock_ns": next((each.time_ns for each in printed if each.binary.branch is None), None),
-        "congested_ns": next((each.time_ns for each in printed if each.binary.backend.models_congestion), None),
+        "stock_ns": next((printed.time_ns for printed in prints if printed.binary.branch is None), None),
+        "congested_ns": next((printed.time_ns for printed in prints if printed.binary.backend.models_congestion), None),
         "packets_ns": None if timed.level is None else timed.level.time_ns,
     }
     return _columns(certificate) | of_last_release | {"verified": conditions.with_checks, "synthesis_seconds": seconds}
@@ -143,8 +145,8 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
     begin = time.perf_counter()
     most = None if is_large else options.max_sends
     try:
-        asked, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, clock)
-        schedule = fastest_symmetric(asked, most, options.chooses_chunks)
+        tasks, _ = symmetric_tasks(network, task.collective, task.size_bytes, options, clock)
+        schedule = fastest_symmetric(tasks, most, options.chooses_chunks)
     except SynthesisError:  # others cut the buffer themselves, or say why they cannot
         if is_large:
             raise
@@ -170,8 +172,8 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
 
 def _identity(network: NetworkConfig, task: CollectiveTask) -> dict[str, Any]:
     """What a schedule depends on, as the cache knows it."""
-    about = asdict(task) | {"options": task.options.identity()}
-    return {"network": asdict(network) | {"source": ""}, "task": about, "version": package_version()}
+    task_identity = asdict(task) | {"options": task.options.identity()}
+    return {"network": asdict(network) | {"source": ""}, "task": task_identity, "version": package_version()}
 
 
 def _schedule(
@@ -187,12 +189,12 @@ def _schedule(
     begin = time.perf_counter()
     clock = choose_backend(task.backend)
     check_clock(topology, network, clock)
-    asked = timed_for(task.options, topology, clock)[0]
-    found = search(topology, collective, asked)
+    options = timed_for(task.options, topology, clock)[0]
+    result = search(topology, collective, options)
     seconds = time.perf_counter() - begin
-    check(found.schedule)
-    cache.keep(identity, found.schedule, {"synthesis_seconds": seconds})
-    return found.schedule, seconds
+    check(result.schedule)
+    cache.keep(identity, result.schedule, {"synthesis_seconds": seconds})
+    return result.schedule, seconds
 
 
 def evaluate_workload(network: NetworkConfig, task: WorkloadTask, conditions: Conditions) -> dict[str, Any]:
@@ -280,14 +282,14 @@ def _plan(network: NetworkConfig, task: WorkloadTask, conditions: Conditions, fo
 
     def request_of(inputs: RunInputs) -> PlanRequest:
         # What a grid asks of all synthesizers counts for some.
-        asked = task.backend, task.baseline, without_useless(task.options)
-        return PlanRequest(inputs, *asked, cache=_path(conditions.cache))
+        arguments = task.backend, task.baseline, without_useless(task.options)
+        return PlanRequest(inputs, *arguments, cache=_path(conditions.cache))
 
     divided = None
     if task.endpoint is not None:
         chosen = parse_endpoint(task.endpoint)
-        found = divide_endpoint(inputs, folder / "divided", chosen.mode, chosen.npu, chosen.partition, backend=task.backend)
-        divided, inputs = found.written, planned_inputs(folder / "divided", inputs)
+        division = divide_endpoint(inputs, folder / "divided", chosen.mode, chosen.npu, chosen.partition, backend=task.backend)
+        divided, inputs = division.written, planned_inputs(folder / "divided", inputs)
     if task.placement == BEST_PLACEMENT:
         return divided, _planned(replace(request_of(inputs), place=True), folder)
     if task.placement is not None:

@@ -106,7 +106,7 @@ class Outcome:
         return {"status": self.status, "error": self.error, "results": self.results}
 
     @classmethod
-    def from_row(cls, about: dict[str, Any]) -> Outcome:
+    def from_row(cls, row: dict[str, Any]) -> Outcome:
         """The outcome from which `to_row` made these values.
 
         Raises
@@ -115,7 +115,7 @@ class Outcome:
             If the values are no outcome, as when a file is incomplete or was changed.
         """
         try:
-            status, error, results = about["status"], about["error"], about["results"]
+            status, error, results = row["status"], row["error"], row["results"]
             is_one = status in STATUSES and (error is None) == (status == OK) and fits(error, "str")
             is_one &= all(fits(value, RESULT_COLUMNS[name]) for name, value in results.items())
         except (KeyError, TypeError, AttributeError):
@@ -263,15 +263,15 @@ class Point:
         task["options"] = self.task.options.identity()
         # By identity: comparing thousands of links would take longer than everything else.
         network = Keyed((id(self.network),), self.network)
-        about = [ROW_FORMAT, package_version(), _network_digest(network), self.kind, task]
-        about += [plugin.identity for plugin in loaded_plugins()]
-        return _digest(about)
+        identity = [ROW_FORMAT, package_version(), _network_digest(network), self.kind, task]
+        identity += [plugin.identity for plugin in loaded_plugins()]
+        return _digest(identity)
 
 
 @lru_cache(maxsize=1024)
 def _network_digest(keyed: Keyed[NetworkConfig]) -> str:
     network = keyed.value
-    about = {
+    identity = {
         "dimensions": [[d.block, d.size, d.bandwidth_gibps, d.latency_ns] for d in network.dimensions],
         "links": [_link(link) for link in network.links],
         "failed_links": network.failed_links,
@@ -279,15 +279,15 @@ def _network_digest(keyed: Keyed[NetworkConfig]) -> str:
         "forwarding": [[device.kind, device.name] for device in network.forwarding],
         "reducing": [astuple(device) for device in network.reducing],
     }
-    return _digest(about)
+    return _digest(identity)
 
 
 def _link(link: LinkSpec) -> list[float | None]:
     return [link.src, link.dst, link.bandwidth_gibps, link.latency_ns]
 
 
-def _digest(about: object) -> str:
-    return hashlib.sha256(_ENCODER.encode(about).encode()).hexdigest()
+def _digest(content: object) -> str:
+    return hashlib.sha256(_ENCODER.encode(content).encode()).hexdigest()
 
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)

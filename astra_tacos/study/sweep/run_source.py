@@ -76,8 +76,8 @@ def check_network(value: object, where: Value) -> None:
     elif isinstance(value, Mapping):
         where.check_keys(_TEMPLATE_KEYS)
         if (_BANDWIDTH in value) == (_PER_NPU in value):
-            found = "both" if _BANDWIDTH in value else "neither"
-            raise ConfigError(f"{where} has {found} of {_BANDWIDTH} and {_PER_NPU}, expected one of them")
+            presence = "both" if _BANDWIDTH in value else "neither"
+            raise ConfigError(f"{where} has {presence} of {_BANDWIDTH} and {_PER_NPU}, expected one of them")
         if "topology" not in value:
             raise ConfigError(f"{where / 'topology'} is missing, expected a list of one entry per dimension")
         for key in ("npus_count", _BANDWIDTH, _PER_NPU, "latency"):
@@ -92,8 +92,8 @@ def _check_numbers(value: object, where: Value) -> None:
         for index, entry in enumerate(value):
             _check_numbers(entry, where / index)
     elif isinstance(value, str) and value.strip()[:1].isalpha():
-        found, expected = describe(value), describe(f"{MARK} {value}")
-        raise ConfigError(f"{where}: found the text {found}, expected a number or an expression, which begins with =: {expected}")
+        text, expected = describe(value), describe(f"{MARK} {value}")
+        raise ConfigError(f"{where}: found the text {text}, expected a number or an expression, which begins with =: {expected}")
 
 
 def _failures(field: Field | None, names: Names) -> tuple[float | None, int | None]:
@@ -174,18 +174,18 @@ class Networks:
             nothing: its `error` says why.
         """
         key = (network, label, failures, *network.depends_on(names), *(failures.depends_on(names) if failures else ()))
-        found = self._resolved.get(key)
-        if found is None:
+        resolved = self._resolved.get(key)
+        if resolved is None:
             named = self._named(network, names)
             named = named if label is None else replace(named, name=label)
-            found = self._resolved[key] = self._resolve(named, *_failures(failures, names))
-        return found
+            resolved = self._resolved[key] = self._resolve(named, *_failures(failures, names))
+        return resolved
 
     def _named(self, network: Field, names: Names) -> NamedNetwork:
         value = network.value(names)
         if isinstance(value, Mapping):
-            made = (self._of_fabric if _FABRIC in value else self._of_dimensions)(network.where, value)
-            return replace(made, name=filled_text(value.get("name", made.name), network.where / "name", "a name"))
+            named = (self._of_fabric if _FABRIC in value else self._of_dimensions)(network.where, value)
+            return replace(named, name=filled_text(value.get("name", named.name), network.where / "name", "a name"))
         path = self.source.parent / filled_text(value, network.where, "the path of a network YAML")
         if path not in self._files:
             with naming(network.where):
@@ -210,8 +210,8 @@ class Networks:
         kind = filled_text(template[_FABRIC], where / _FABRIC, ", ".join(KINDS))
         with naming(where):
             config = make_fabric(kind, **values)
-        told = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
-        return NamedNetwork(told, replace(config, source=told), ())
+        description = ", ".join((kind, *(f"{key} {value:g}" for key, value in sorted(values.items()))))
+        return NamedNetwork(description, replace(config, source=description), ())
 
     def _resolve(self, named: NamedNetwork, fraction: float | None, seed: int | None) -> PointNetwork:
         config = named.config
@@ -356,9 +356,9 @@ def read_run_source(
         names = {"system": system, "groups": comm_group, "remote_memory": remote_memory, "directory": directory}
         given = Given(**{name: folder / value for name, value in names.items() if value is not None})
         with naming(places["workload"]):
-            found = find_files(Path(os.path.normpath(folder / workload)), None, given)
-        workload, directory = str(found.workload), str(found.directory)
-        files = (found.system, found.groups, found.remote_memory)
+            files_found = find_files(Path(os.path.normpath(folder / workload)), None, given)
+        workload, directory = str(files_found.workload), str(files_found.directory)
+        files = (files_found.system, files_found.groups, files_found.remote_memory)
         system, comm_group, remote_memory = (None if file is None else str(file) for file in files)
     if system is None:
         raise ConfigError(f"{places['system']} is missing, expected it there, as an axis, or in the directory of the run")

@@ -161,7 +161,7 @@ def _check_workers(client: Client) -> None:
         check_version(str(found), worker)
 
 
-def check_version(found: str, worker: str) -> None:
+def check_version(version: str, worker: str) -> None:
     """Check that a worker has this version of the package.
 
     Raises
@@ -169,9 +169,9 @@ def check_version(found: str, worker: str) -> None:
     ConfigError
         If it has another version.
     """
-    if found != package_version():
+    if version != package_version():
         raise ConfigError(
-            f"{worker}: the worker has version {found} of astra-tacos, expected {package_version()} as here: install that there"
+            f"{worker}: the worker has version {version} of astra-tacos, expected {package_version()} as here: install that there"
         )
 
 
@@ -341,11 +341,11 @@ def _outcomes(client: Client, futures: list[Future[Any]]) -> list[tuple[Future[A
     if "cancelled" in status:
         raise CancelledError("the connection was lost")  # so Dask cancels then
     good = [future for future, how in zip(futures, status, strict=True) if how == "finished"]
-    found: dict[Future[Any], list[Outcome] | Outcome] = {}
+    outcome_of: dict[Future[Any], list[Outcome] | Outcome] = {}
     if good:
-        found |= zip(good, map(_unpacked, client.gather(good)), strict=True)
-    found |= {future: _failure(future) for future, how in zip(futures, status, strict=True) if how == "error"}
-    return [(future, found.get(future)) for future in futures]
+        outcome_of |= zip(good, map(_unpacked, client.gather(good)), strict=True)
+    outcome_of |= {future: _failure(future) for future, how in zip(futures, status, strict=True) if how == "error"}
+    return [(future, outcome_of.get(future)) for future in futures]
 
 
 def _unpacked(result: tuple[str, list[Outcome]]) -> list[Outcome]:

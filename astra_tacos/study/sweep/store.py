@@ -118,7 +118,7 @@ class Store:
         ConfigError
             If a directory has the name of a row, which no row could replace.
         """
-        found = {}
+        rows = {}
         for key in keys:
             path = self._path(key)
             if not path.exists():
@@ -127,10 +127,10 @@ class Store:
                 raise ConfigError(f"{path}: is a directory, expected a row of a sweep: remove it, or choose another output")
             try:
                 with one_line(path, "row of a sweep"):
-                    found[key] = self._read(key)
+                    rows[key] = self._read(key)
             except ConfigError as error:
                 _log.warning("%s; it counts as missing and is computed again", error)
-        return found
+        return rows
 
     def write(self, key: str, outcome: Outcome, conditions: Conditions) -> Row:
         """Store an outcome with the limits under which it was computed, and return its row."""
@@ -159,13 +159,13 @@ class Store:
         return row
 
     def _read(self, key: str) -> Row:
-        about = read_json_object(self._path(key))
-        if about["format"] != ROW_FORMAT or about["key"] != key:
+        row = read_json_object(self._path(key))
+        if row["format"] != ROW_FORMAT or row["key"] != key:
             raise ValueError("not a row of this key")
-        limits = about["timeout_s"], about["memory_bytes"]
+        limits = row["timeout_s"], row["memory_bytes"]
         if not all(fits(limit, "float") for limit in limits):
             raise ValueError("limits are no numbers")
-        return Row(Outcome.from_row(about), *limits)
+        return Row(Outcome.from_row(row), *limits)
 
     def _path(self, key: str) -> Path:
         return self.directory / ROWS / key[:2] / f"{key}.json"

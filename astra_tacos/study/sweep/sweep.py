@@ -136,8 +136,8 @@ class SweepJob:
                     pass
                 finally:
                     result = write_results(self.asked, self.run.results(), self.store.directory)
-        about = {"reused": self.run.num_reused, "seconds": time.monotonic() - begin, "interrupted": bool(interrupts.came)}
-        return Swept(result | about, self.store.directory, tuple(self.run.warnings))
+        run_figures = {"reused": self.run.num_reused, "seconds": time.monotonic() - begin, "interrupted": bool(interrupts.came)}
+        return Swept(result | run_figures, self.store.directory, tuple(self.run.warnings))
 
     def _compute(self, remote: Client | None, interrupts: Interrupts, shown: Shown, progress: Progress) -> None:
         """Compute what is missing, by a scheduler that is there or one of our own."""
@@ -172,11 +172,11 @@ def sweep_job(
     if dask is not None and workers is not None:
         raise ConfigError("workers: found a number beside a Dask scheduler, which has workers of its own; expected one of both")
     with progress("reading"):
-        asked = read_sweep_file(sweep_file, None if backend is None else choose_backend(backend).name)
+        sweep = read_sweep_file(sweep_file, None if backend is None else choose_backend(backend).name)
     store = Store(Path(output))
     store.check()
     conditions = Conditions(timeout, memory, checks, None if cache is None else str(Path(cache).absolute()))
-    return SweepJob(asked, store, SweepRun(asked.points, store, conditions, retry_failed), dask, workers)
+    return SweepJob(sweep, store, SweepRun(sweep.points, store, conditions, retry_failed), dask, workers)
 
 
 def sweep(

@@ -111,30 +111,30 @@ def _read_document(path: Path) -> Document:
 
 
 def _read_definitions(document: object, where: Value, axes: Mapping[str, str]) -> dict[str, Expression]:
-    found: dict[str, Expression] = {}
+    expressions: dict[str, Expression] = {}
     for name, text in mapping_value(document, where, "a mapping of names to expressions").items():
         check_name(name, where)
         place = where / name
         if name in POINT_KEYS or name in axes:
-            taken = f"{axes[name]} is called so" if name in axes else f"{name} is a key of point"
-            raise ConfigError(f"{place}: {taken}, expected another name")
-        found[name] = read_expression(read_variable(text, place), place)
-    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(found, ()))
-    for name, expression in found.items():
-        sorter.add(name, *sorted(expression.names & found.keys()))
+            clash = f"{axes[name]} is called so" if name in axes else f"{name} is a key of point"
+            raise ConfigError(f"{place}: {clash}, expected another name")
+        expressions[name] = read_expression(read_variable(text, place), place)
+    sorter: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(expressions, ()))
+    for name, expression in expressions.items():
+        sorter.add(name, *sorted(expression.names & expressions.keys()))
     try:
-        return {name: found[name] for name in sorter.static_order()}
+        return {name: expressions[name] for name in sorter.static_order()}
     except CycleError as error:
         cycle = error.args[1][::-1]
-        raise ConfigError(f"{found[cycle[0]].where}: {' needs '.join(cycle)}, expected no cycle") from None
+        raise ConfigError(f"{expressions[cycle[0]].where}: {' needs '.join(cycle)}, expected no cycle") from None
 
 
 def _read_conditions(document: object, where: Value) -> tuple[Expression, ...]:
     places, expected = [where], "a list of expressions"
     if isinstance(document, list):
         places, expected = [where / at for at in range(len(document))], "an expression such as 'b0 >= 20'"
-    found = [read_expression(filled_text(place.content, place, expected), place) for place in places]
-    return tuple(sorted(found, key=lambda condition: not condition.names.isdisjoint(DERIVED)))
+    conditions = [read_expression(filled_text(place.content, place, expected), place) for place in places]
+    return tuple(sorted(conditions, key=lambda condition: not condition.names.isdisjoint(DERIVED)))
 
 
 @dataclass(slots=True)
@@ -152,11 +152,11 @@ class _PointReader:
         where.check_keys(POINT_KEYS)
         for key, value in point.items():
             place = where / key
-            found = self.field(key, value, place)
-            if found.is_constant and key in SETTINGS:
+            field = self.field(key, value, place)
+            if field.is_constant and key in SETTINGS:
                 self.constants[key] = SETTINGS[key].read(value, place)
             else:
-                self.fields[key] = found
+                self.fields[key] = field
 
     def field(self, key: str, value: Any, where: Value) -> Field:
         """The value of a key of `point`, whose expressions are noted."""
@@ -164,18 +164,18 @@ class _PointReader:
             check_network(value, where)
         elif key == FAILED_LINKS:
             check_failures(value, where)
-        found = read_field(value, where)
-        self.expressions += found.expressions
-        return found
+        field = read_field(value, where)
+        self.expressions += field.expressions
+        return field
 
     def of_axis(self, key: str, value: Any, where: Value) -> Part:
         """The part that a value of an axis sets; of a network its field, and its name in rows."""
         if key not in SETTINGS:
-            found = self.field(key, value, where)
+            field = self.field(key, value, where)
             if key == FAILED_LINKS:
-                return Part({}, {key: found})
+                return Part({}, {key: field})
             label = self.label(value, where)
-            return Part({key: label}, {key: (found, label)})
+            return Part({key: label}, {key: (field, label)})
         setting = SETTINGS[key].read(read_plain(value, where), where)
         return Part({key: value if setting is None else setting}, {key: setting})
 
@@ -371,8 +371,8 @@ class _Resolver:
         for name in SETTINGS:
             if name in there and name not in of_kind:
                 where = file.axes.places[name] if name in given else file.point / name
-                what = "collectives, but there is a workload" if kind == WORKLOAD else "a workload, but there is none"
-                raise ConfigError(f"{where}: {name} is for {what}, expected some of {', '.join(of_kind)}")
+                subject = "collectives, but there is a workload" if kind == WORKLOAD else "a workload, but there is none"
+                raise ConfigError(f"{where}: {name} is for {subject}, expected some of {', '.join(of_kind)}")
         constants = {name: setting.defaults[kind] for name, setting in of_kind.items()}
         constants |= {name: value for name, value in file.constants.items() if value is not None}
         constants["backend"] = self.backend or constants["backend"]
@@ -388,10 +388,10 @@ class _Resolver:
 
     def computed(self, name: str, names: dict[str, Any]) -> Any:
         """The value of a key of `point` that contains expressions, for given values of the names."""
-        found = self.file.fields[name]
-        key = (name, *found.depends_on(names))
+        field = self.file.fields[name]
+        key = (name, *field.depends_on(names))
         if key not in self.read:
-            self.read[key] = SETTINGS[name].read(found.value(names), found.where)
+            self.read[key] = SETTINGS[name].read(field.value(names), field.where)
         return self.read[key]
 
     def collective(self, settings: dict[str, Any], network: PointNetwork) -> tuple[CollectiveTask, str | None]:
@@ -422,18 +422,18 @@ class _Resolver:
             error = (
                 f"{settings['workload']}: traces of {run.num_ranks} ranks, expected {network.config.num_npus}, as many as NPUs"
             )
-        asked = settings["backend"], settings["baseline"], _search_options(settings)
-        return WorkloadTask(*run.paths, *asked, run.digest, settings["placement"], settings["endpoint"]), error
+        arguments = settings["backend"], settings["baseline"], _search_options(settings)
+        return WorkloadTask(*run.paths, *arguments, run.digest, settings["placement"], settings["endpoint"]), error
 
 
 def _search_options(settings: dict[str, Any]) -> SearchOptions:
     """The search options of some settings, with one thread, because points run in parallel."""
-    asked: dict[str, Any] = {"chunks_per_npu": "auto", "threads": 1}
+    options: dict[str, Any] = {"chunks_per_npu": "auto", "threads": 1}
     for option in SearchOptions.__slots__:
         name = option.removesuffix("_gbps")
         if settings.get(name) is not None:
-            asked[option] = settings[name]
-    return SearchOptions(**asked)
+            options[option] = settings[name]
+    return SearchOptions(**options)
 
 
 def _at(names: dict[str, Any]) -> str:

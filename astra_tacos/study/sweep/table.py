@@ -51,13 +51,13 @@ def table_columns(points: Sequence[Point]) -> dict[str, str]:
     computed or not: a column that mixes integers and other numbers is "float", and any other mixture is "str".
     """
     known = _OWN_COLUMNS | INPUT_COLUMNS | RESULT_COLUMNS
-    own: dict[str, set[type]] = {}
+    types_of: dict[str, set[type]] = {}
     for point in points:
         for name, value in point.inputs.items():
             if name not in known:
                 is_long = isinstance(value, int) and abs(value) > MAX_INTEGER
-                own.setdefault(name, set()).add(float if is_long else type(value))
-    variables = {name: _kind(types - {type(None)}) for name, types in own.items()}
+                types_of.setdefault(name, set()).add(float if is_long else type(value))
+    variables = {name: _kind(types - {type(None)}) for name, types in types_of.items()}
     return {**_OWN_COLUMNS, **variables, **INPUT_COLUMNS, **RESULT_COLUMNS}
 
 
@@ -92,10 +92,10 @@ def write_table(
     import pyarrow as pa
     from pyarrow import parquet
 
-    about = {"format": ROW_FORMAT, "name": name, "axes": list(axes), "version": package_version()}
+    metadata = {"format": ROW_FORMAT, "name": name, "axes": list(axes), "version": package_version()}
     types = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(), "floats": pa.list_(pa.float64())}
     fields = [pa.field(column, types[kind]) for column, kind in columns.items()]
-    schema = pa.schema(fields, {METADATA: json.dumps(about).encode()})
+    schema = pa.schema(fields, {METADATA: json.dumps(metadata).encode()})
     rows, content = list(rows), {}
     for column, kind in columns.items():
         content[column] = [row.get(column) for row in rows]
@@ -107,13 +107,13 @@ def write_table(
         parquet.write_table(pa.table(content, schema=schema), sink)
 
 
-def write_results(asked: Sweep, results: Iterable[tuple[Point, Outcome]], directory: Path) -> dict[str, Any]:
+def write_results(sweep: Sweep, results: Iterable[tuple[Point, Outcome]], directory: Path) -> dict[str, Any]:
     """Write the table of the results that there are into the directory of a sweep; returns its summary."""
     rows = [table_row(point, outcome) for point, outcome in results]
     table = directory / TABLE_FILE
-    write_table(table, asked.name, asked.axes, table_columns(asked.points), rows)
-    about = {"name": asked.name, "output": str(directory), "table": str(table)}
-    return about | summarize(rows, len(asked.points), asked.axes)
+    write_table(table, sweep.name, sweep.axes, table_columns(sweep.points), rows)
+    sweep_keys = {"name": sweep.name, "output": str(directory), "table": str(table)}
+    return sweep_keys | summarize(rows, len(sweep.points), sweep.axes)
 
 
 def read_sweep(directory: Path) -> SweepColumns:
@@ -137,15 +137,15 @@ def read_sweep(directory: Path) -> SweepColumns:
     try:
         with path.open("rb") as source:
             table = parquet.read_table(source)
-        about = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)
-        if about["format"] not in (ROW_FORMAT, OLD_FORMAT):
-            raise ConfigError(f"{path}: format is {about['format']!r}, expected {ROW_FORMAT!r}")
+        metadata = parse_json_object((table.schema.metadata or {})[METADATA].decode(), path)
+        if metadata["format"] not in (ROW_FORMAT, OLD_FORMAT):
+            raise ConfigError(f"{path}: format is {metadata['format']!r}, expected {ROW_FORMAT!r}")
         if not table.num_rows:
             raise ConfigError(f"{directory}: the sweep has no results yet: run `astra-tacos sweep` again to continue")
         columns = table.to_pydict()
-        if about["format"] == OLD_FORMAT:
+        if metadata["format"] == OLD_FORMAT:
             columns["time_ns"] = columns["predicted_ns"]
-        return SweepColumns(str(about["name"]), tuple(about["axes"]), columns)
+        return SweepColumns(str(metadata["name"]), tuple(metadata["axes"]), columns)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, pa.ArrowException) as error:
         detail = " ".join(str(error).split())
         raise ConfigError(f"{path}: not the table of a sweep ({detail})") from None
@@ -214,13 +214,13 @@ def remarks(result: dict[str, Any]) -> Iterator[str]:
     """Lines on what went wrong."""
     errors = result["errors"]
     if len(errors) == 1 and errors[0]["points"] == result["points"]:
-        what = "was refused" if errors[0]["status"] == REFUSED else "failed"
-        yield f"\nevery point {what}: {errors[0]['error']}"
+        result_text = "was refused" if errors[0]["status"] == REFUSED else "failed"
+        yield f"\nevery point {result_text}: {errors[0]['error']}"
         return
     if errors:
         yield ""
-    for each in errors:
-        yield f"{each['points']:,} x {each['status']}: {each['error']}"
+    for error in errors:
+        yield f"{error['points']:,} x {error['status']}: {error['error']}"
     if result["more_errors"]:
         yield f"and {result['more_errors']:,} other messages: see the column `error`"
 

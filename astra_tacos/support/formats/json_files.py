@@ -93,7 +93,7 @@ def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
         are none.
     """
     decoder = _decoder()
-    found: list[tuple[int, Any]] = []
+    values: list[tuple[int, Any]] = []
     line, counted, end = 1, 0, 0
     for begin in _BEGINS_JSON.finditer(text):
         if begin.end() < end:
@@ -109,8 +109,8 @@ def parse_json_values(text: str, path: object) -> list[tuple[int, Any]]:
             raise ConfigError(f"{path}:{line}: not valid JSON: nested too deeply") from None
         except ValueError:  # Python's limit on the digits of an integer
             raise ConfigError(f"{path}:{line}: not valid JSON: a number of too many digits") from None
-        found.append((line, value))
-    return found
+        values.append((line, value))
+    return values
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -163,8 +163,8 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         """Run it on arguments of the annotated types; compile it first if that was not done."""
         self.compile()
-        taken = [take(argument) for take, argument in zip(self._takers, arguments, strict=True)]
-        return self._entry(*taken)
+        converted = [take(argument) for take, argument in zip(self._takers, arguments, strict=True)]
+        return self._entry(*converted)
 
 
 def _code_size(function: Callable[..., Any], seen: set[Callable[..., Any]]) -> int:

@@ -133,17 +133,17 @@ class _Compilation:
 
     def wait(self, kernels: list[Kernel], report: Callable[[int, int], None] | None = None) -> None:
         """Wait until some kernels are done, or nobody is left to compile them."""
-        names, told = {kernel.name for kernel in kernels}, -1
+        names, reported = {kernel.name for kernel in kernels}, -1
         while True:
             with self._changed:
                 left = len(names & self._missing)
-                if left and len(names) - left <= told:
+                if left and len(names) - left <= reported:
                     self._changed.wait()
                     left = len(names & self._missing)
             if report is not None:
-                for done in range(told + 1, len(names) - left + 1):
+                for done in range(reported + 1, len(names) - left + 1):
                     report(done, len(names))
-            told = len(names) - left
+            reported = len(names) - left
             if not left:
                 return
 

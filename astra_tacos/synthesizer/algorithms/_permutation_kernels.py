@@ -110,15 +110,15 @@ def _on_rail(ends, units, most, made, rails, turns, pieces):
                 until[rail] += turns.units[turn[rail]]
             else:
                 turn[rail] = -1
-        taken = units
+        taken_units = units
         stage = np.int64(turns.last)
         if turn[rail] >= 0:
             # A piece is in the stage that it begins in, unless it is large and goes on in later ones.
             stage = turns.stage[turn[rail]]
-            taken = min(units, max(-(-(until[rail] - begin * size) // size), min(most, units)))
-        made = _write(ends, stage, taken, most, made, pieces)
-        units -= taken
-        filled[rail] += taken
+            taken_units = min(units, max(-(-(until[rail] - begin * size) // size), min(most, units)))
+        made = _write(ends, stage, taken_units, most, made, pieces)
+        units -= taken_units
+        filled[rail] += taken_units
     return made
 
 
@@ -132,19 +132,19 @@ def _between_nodes(first, parts, most, made, rails, turns, pieces):
         for k in range(size):
             b = (a + k) % size
             units = parts[first[0] + a, first[1] + b]
-            taken = min(units, share[a] - filled[a])
-            rest[a, b] = units - taken
-            if taken > 0:
-                made = _on_rail((first[0] + a, first[1] + b, a), taken, most, made, rails, turns, pieces)
+            taken_units = min(units, share[a] - filled[a])
+            rest[a, b] = units - taken_units
+            if taken_units > 0:
+                made = _on_rail((first[0] + a, first[1] + b, a), taken_units, most, made, rails, turns, pieces)
     rail = 0
     for a in range(size):
         for b in range(size):
             while rest[a, b] > 0:
                 while filled[rail] >= share[rail]:
                     rail += 1
-                taken = min(rest[a, b], share[rail] - filled[rail])
-                made = _on_rail((first[0] + a, first[1] + b, rail), taken, most, made, rails, turns, pieces)
-                rest[a, b] -= taken
+                taken_units = min(rest[a, b], share[rail] - filled[rail])
+                made = _on_rail((first[0] + a, first[1] + b, rail), taken_units, most, made, rails, turns, pieces)
+                rest[a, b] -= taken_units
     return made
 
 

@@ -156,9 +156,9 @@ def pack_branchings(topology: Topology, timing: Timing, root: int, most: int) ->
     trees = next(counts, 1)
     period_ns = network.shortest_period(trees)
     while trees <= most:
-        found = network.pack(trees, period_ns)
-        if found is not None:
-            yield Branchings(found, network.busiest_ns(found), measure(topology, timing, found, inward=False))
+        channel = network.pack(trees, period_ns)
+        if channel is not None:
+            yield Branchings(channel, network.busiest_ns(channel), measure(topology, timing, channel, inward=False))
         trees, period_ns = 2 * trees, 2 * period_ns
 
 
@@ -177,15 +177,15 @@ def choose_branchings(topology: Topology, timing: Timing, root: int, num_chunks:
     SynthesisError
         If some NPU cannot be reached, or no packing is found; there is one where switches take in as much as they give out.
     """
-    found: list[Branchings] = []
-    for each in pack_branchings(topology, timing, root, num_chunks):
-        found.append(each)
-        if each.estimate_ns(num_chunks) <= _AS_GOOD * num_chunks / len(each.channel) * each.period_ns:
+    packings: list[Branchings] = []
+    for packing in pack_branchings(topology, timing, root, num_chunks):
+        packings.append(packing)
+        if packing.estimate_ns(num_chunks) <= _AS_GOOD * num_chunks / len(packing.channel) * packing.period_ns:
             break  # no others could gain enough
-    if not found:
+    if not packings:
         raise SynthesisError(f"{topology.name}: no arborescences fit, expected switches that take in as much as they give out")
-    times = [each.estimate_ns(num_chunks) for each in found]
-    return next(each for each, time in zip(found, times, strict=True) if time <= min(times) * _AS_GOOD)
+    times = [packing.estimate_ns(num_chunks) for packing in packings]
+    return next(packing for packing, time in zip(packings, times, strict=True) if time <= min(times) * _AS_GOOD)
 
 
 _OF_LATENCY = 0.25
@@ -220,25 +220,25 @@ def advise_chunks(topology: Topology, name: str, size_bytes: int, link_model: Li
     ConfigError, SynthesisError
         If not even one chunk can be.
     """
-    whole = COLLECTIVES[name](topology.num_npus, size_bytes, 1)
-    timing = compute_timing(topology, whole, "pipelined")
-    if not whole.gathers:
+    uncut = COLLECTIVES[name](topology.num_npus, size_bytes, 1)
+    timing = compute_timing(topology, uncut, "pipelined")
+    if not uncut.gathers:
         image = mirror(topology, timing)
         topology, timing = image.topology, image.timing
-    assert whole.root is not None
-    found = choose_branchings(topology, timing, whole.root, _FEW_TREES)
-    trees, used = len(found.channel), np.unique(found.channel[found.channel >= 0])
-    busy_ns = found.period_ns / trees
+    assert uncut.root is not None
+    branchings = choose_branchings(topology, timing, uncut.root, _FEW_TREES)
+    trees, used = len(branchings.channel), np.unique(branchings.channel[branchings.channel >= 0])
+    busy_ns = branchings.period_ns / trees
     down = topology.channel_down_link[used]
     links = np.unique(np.concatenate((topology.channel_link[used], down[down != NO_LINK])))
     slowest_ns = float(timing.link_hold_ns[links, 0].max())
     latency = topology.link_latency_ns
     latency_ns = latency[topology.channel_link[used]] + np.where(down == NO_LINK, 0.0, latency[down])
-    alpha_ns, hops = float(latency_ns.max()), _hops(topology, found.channel)
+    alpha_ns, hops = float(latency_ns.max()), _hops(topology, branchings.channel)
     wanted_ns = max(_HANDING_ON * busy_ns / hops, _OF_LATENCY * alpha_ns)
     if link_model == "blocking":
         wanted_ns = float(np.sqrt(busy_ns * alpha_ns / hops))
-    most = min(slowest_ns / max(wanted_ns, 1.0), max_sends / whole.least_sends, MAX_CHUNKS)
+    most = min(slowest_ns / max(wanted_ns, 1.0), max_sends / uncut.least_sends, MAX_CHUNKS)
     periods = max(int(most / trees), 1)
     while True:
         try:
@@ -278,10 +278,10 @@ def branchings(problem: Problem, seed: int) -> Schedule:
 def _spread(problem: Problem, seed: int) -> Schedule:
     topology, collective, timing = problem
     assert collective.root is not None
-    found = choose_branchings(topology, timing, collective.root, collective.num_chunks)
-    trees = len(found.channel)
-    periods = np.array([collective.num_chunks / trees * found.period_ns])
+    branchings = choose_branchings(topology, timing, collective.root, collective.num_chunks)
+    trees = len(branchings.channel)
+    periods = np.array([collective.num_chunks / trees * branchings.period_ns])
     roots, tree_of = np.full(trees, collective.root), np.arange(collective.num_chunks) % trees
-    packing = Packing(np.zeros(1, np.bool_), roots, found.channel[None], (found.branches,), periods, tree_of)
+    packing = Packing(np.zeros(1, np.bool_), roots, branchings.channel[None], (branchings.branches,), periods, tree_of)
     sends = send_graph_along_trees(collective, packing, stagger=1.0)
     return dispatch(problem, sends, "branchings", seed)

@@ -61,10 +61,10 @@ def programme_work(topology: Topology, collective: Collective) -> int:
 
     Where devices forward, no other synthesizer comes close to what the programme finds, so it counts as a small one there.
     """
-    found = trip_work(topology, collective)
+    work = trip_work(topology, collective)
     if topology.forwarding:
-        return found
-    return found + _LOOK_AT_PAIR * topology.num_endpoints * _orbits(topology, collective)
+        return work
+    return work + _LOOK_AT_PAIR * topology.num_endpoints * _orbits(topology, collective)
 
 
 def advise_for_trees(topology: Topology, name: str, size_bytes: int, link_model: LinkModel, max_sends: int) -> int:
@@ -91,13 +91,13 @@ def column_generation(problem: Problem, seed: int) -> Schedule:
     collective = problem.collective
     if not collective.reduces:
         return _spread(problem, seed)
-    made = []
+    schedules = []
     if collective.num_chunks > _FEW_FOR_EACH * collective.num_members or collective.num_members == 2:
-        made.append(_spread(problem, seed))
-    if not made or made[0].num_sends <= _SENDS_OF_BOTH:
+        schedules.append(_spread(problem, seed))
+    if not schedules or schedules[0].num_sends <= _SENDS_OF_BOTH:
         other = _backwards if collective.only_reduces else _one_after_the_other
-        made.append(other(problem, seed))
-    return min(made, key=lambda schedule: schedule.collective_time_ns)
+        schedules.append(other(problem, seed))
+    return min(schedules, key=lambda schedule: schedule.collective_time_ns)
 
 
 def _backwards(problem: Problem, seed: int) -> Schedule:

@@ -41,8 +41,8 @@ def dimension_wise(problem: Problem, seed: int) -> Schedule:
     SynthesisError
         If every mix has chunks that are too small for the links.
     """
-    found = mixes_on_fabrics(problem.topology, problem, seed)
-    return min(found, key=exact_time_ns if problem.collective.num_phases < 2 else counted_ns)
+    schedules = mixes_on_fabrics(problem.topology, problem, seed)
+    return min(schedules, key=exact_time_ns if problem.collective.num_phases < 2 else counted_ns)
 
 
 def mixes_on_fabrics(fabric: Topology, problem: Problem, seed: int) -> Iterator[Schedule]:

@@ -58,8 +58,8 @@ def in_network(problem: Problem, seed: int) -> Schedule:
     if any(device.window_bytes is not None for device in topology.reducing):
         chunk_bytes = int(collective.class_size_bytes[-1])
         size_bytes = max(chunk_bytes, smallest) * len(members)
-        whole = make_collective(collective.name, topology.num_npus, size_bytes, 1, collective.root, members)
-        count = max(1, round(int(whole.class_size_bytes[-1]) / chunk_bytes))
+        uncut = make_collective(collective.name, topology.num_npus, size_bytes, 1, collective.root, members)
+        count = max(1, round(int(uncut.class_size_bytes[-1]) / chunk_bytes))
         cut = chunk_bytes * len(members) * count, count
     return along_shares(problem, "in-network", seed, True, cut)
 
@@ -76,8 +76,8 @@ def advise_for_devices(topology: Topology, name: str, size_bytes: int, link_mode
     windows = [device.window_bytes for device in topology.reducing if device.window_bytes is not None]
     if not windows:
         return count
-    whole = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
-    return max(count, -(-int(whole.class_size_bytes[-1]) * _UNDER_WAY // min(windows)))
+    uncut = make_collective(name, topology.num_npus, size_bytes, 1, members=topology.endpoints)
+    return max(count, -(-int(uncut.class_size_bytes[-1]) * _UNDER_WAY // min(windows)))
 
 
 _MOST_SENDS = 1 << 22

@@ -55,7 +55,7 @@ def balanced_orders(dimensions: tuple[Dimension, ...], num_chunks: int) -> NDArr
     """
     size = [dimension.size for dimension in dimensions]
     # Bandwidth at which an NPU receives along a dimension with its algorithm; in a mesh, that of an NPU at an end.
-    rates = [each.bandwidth_gibps * each.building_block.links_per_npu(each.size) for each in dimensions]
+    rates = [dimension.bandwidth_gibps * dimension.building_block.links_per_npu(dimension.size) for dimension in dimensions]
     time = [(members - 1) / members / rate for members, rate in zip(size, rates, strict=True)]
     plain = list(range(len(dimensions)))
     load = [0.0] * len(dimensions)

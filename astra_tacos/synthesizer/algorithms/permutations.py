@@ -82,8 +82,8 @@ def stages_of(traffic: Ints) -> Stages:
     padded = traffic + _slack(most - traffic.sum(axis=1), most - traffic.sum(axis=0))
     room = max(min(count * count, _MOST_ENTRIES // count), 1)
     permutation, units = np.empty((room, count), np.int32), np.empty(room, np.int64)
-    found = decompose(np.ascontiguousarray(padded), int(_LEFT * most), permutation, units)
-    return Stages(permutation[:found], units[:found])
+    num_stages = decompose(np.ascontiguousarray(padded), int(_LEFT * most), permutation, units)
+    return Stages(permutation[:num_stages], units[:num_stages])
 
 
 def _slack(rows: Ints, columns: Ints) -> Ints:
@@ -91,8 +91,8 @@ def _slack(rows: Ints, columns: Ints) -> Ints:
     ends = [np.cumsum(side) for side in (rows, columns)]
     end = np.sort(np.concatenate(ends))
     begin = np.concatenate(([0], end[:-1]))
-    taken = end > begin
-    begin, end = begin[taken], end[taken]
+    is_positive = end > begin
+    begin, end = begin[is_positive], end[is_positive]
     slack = np.zeros((len(rows), len(columns)), np.int64)
     row, column = (np.searchsorted(side, begin, side="right") for side in ends)
     slack[row, column] = end - begin
@@ -130,7 +130,7 @@ def nodes_of(topology: Topology) -> Nodes | None:
     within = topology.channel_of(*(ends.ravel() for ends in np.broadcast_arrays(npu, npu // size * size + place)))
     node = np.arange(count) * size
     ends = np.broadcast_arrays(place[:, None, None] + node[:, None], place[:, None, None] + node)
-    across = topology.channel_of(*(each.ravel() for each in ends))
+    across = topology.channel_of(*(end.ravel() for end in ends))
     within, across = within.reshape(-1, size), across.reshape(size, count, count)
     if np.count_nonzero(within < 0) > topology.num_npus or np.count_nonzero(across < 0) > topology.num_npus:
         return None
@@ -191,11 +191,13 @@ def plan_exchange(part_bytes: Ints, node_size: int) -> Plan:
     while True:
         src, dst, rail, stage = (np.empty(room, np.int32) for _ in range(4))
         pieces = Pieces(src, dst, rail, stage, np.empty(room, np.int64))
-        made = lay_pieces(parts, node_size, most, turns, pieces)
-        if made <= room:
+        num_pieces = lay_pieces(parts, node_size, most, turns, pieces)
+        if num_pieces <= room:
             break
-        room = made
-    return Plan(stages, src[:made], dst[:made], rail[:made], stage[:made], pieces.units[:made] * unit)
+        room = num_pieces
+    return Plan(
+        stages, src[:num_pieces], dst[:num_pieces], rail[:num_pieces], stage[:num_pieces], pieces.units[:num_pieces] * unit
+    )
 
 
 _ROUNDS = 8

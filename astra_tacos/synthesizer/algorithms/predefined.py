@@ -132,8 +132,8 @@ def _round(rings: Ints32, topology: Topology, collective: Collective, turned: bo
     on = chunk % len(rings)
     step = np.arange(num_npus - 1, dtype=np.int32)
     start = place[on, collective.chunk_owner][:, None]
-    one = np.int32(-1 if turned else 1)
-    src, dst = (rings[on[:, None], (start + one * hops) % num_npus].ravel() for hops in (step, step + 1))
+    direction = np.int32(-1 if turned else 1)
+    src, dst = (rings[on[:, None], (start + direction * hops) % num_npus].ravel() for hops in (step, step + 1))
     return Spread(np.repeat(chunk, num_npus - 1), src, dst, np.tile(step, num_chunks))
 
 

@@ -97,13 +97,13 @@ def together(
     """
     joint = join_collectives(collectives)
     timing = compute_timing(topology, joint, link_model, reduce_bandwidth_gbps)
-    timings = [compute_timing(topology, each, link_model, reduce_bandwidth_gbps) for each in collectives]
+    timings = [compute_timing(topology, collective, link_model, reduce_bandwidth_gbps) for collective in collectives]
     routes = _route_all(topology, collectives, timings, seed)
     graphs = [
         _send_graph(Problem(topology, collective, delays), route)
         for collective, delays, route in zip(collectives, timings, routes, strict=True)
     ]
-    begins = np.cumsum([0, *(each.num_chunks for each in collectives)])
+    begins = np.cumsum([0, *(collective.num_chunks for collective in collectives)])
     sends = SendGraph(
         np.concatenate([graph.chunk + np.int32(begin) for graph, begin in zip(graphs, begins[:-1], strict=True)]),
         np.concatenate([graph.channel for graph in graphs]),
@@ -131,11 +131,11 @@ def _route_all(topology: Topology, collectives: Sequence[Collective], timings: S
             others = loads.sum(axis=0) - loads[i]
             if turn == 0:
                 others = others + expected_ns * (len(collectives) - 1 - i)
-            found = _route(Problem(topology, collective, timing), seed + turn, others)
-            routes[i], loads[i] = found, found.link_ns - others
+            route = _route(Problem(topology, collective, timing), seed + turn, others)
+            routes[i], loads[i] = route, route.link_ns - others
         now_ns, since = float(loads.sum(axis=0).max()), since + 1
         if now_ns < best_ns:
-            best, best_ns, since = [each for each in routes if each is not None], now_ns, 0
+            best, best_ns, since = [route for route in routes if route is not None], now_ns, 0
         if len(collectives) == 1 or since == _PATIENCE:
             break
     return best
@@ -147,8 +147,8 @@ def _route(problem: Problem, seed: int, others_ns: Floats) -> Route:
     if collective.only_reduces:
         image = mirror(topology, timing)
         problem = Problem(image.topology, collective, image.timing)
-    found = find_routes(problem, seed, others_ns)
-    return min(found, key=lambda route: float(route.link_ns.max()))
+    routes = find_routes(problem, seed, others_ns)
+    return min(routes, key=lambda route: float(route.link_ns.max()))
 
 
 def _send_graph(problem: Problem, route: Route) -> SendGraph:

@@ -42,9 +42,9 @@ def _cheapest(cost: Floats, root: int) -> Ints:
         return parent
     between, tail, head = np.empty((count, count)), np.empty((count, count), np.int64), np.empty((size, count), np.int64)
     contract(cost, parent, group, between, tail, head)
-    own = int(group[root])
-    above = _cheapest(between, own)
-    others = np.flatnonzero(np.arange(count) != own)
+    root_group = int(group[root])
+    above = _cheapest(between, root_group)
+    others = np.flatnonzero(np.arange(count) != root_group)
     source = tail[above[others], others]
     parent[head[source, others]] = source
     return parent
@@ -160,14 +160,14 @@ class Demands:
         demand = self.demands[number]
         if self.is_personalised:
             return [self._column(number, self._paths(routes, demand.roots[0], demand.targets))]
-        asked = demand.roots if roots is None else roots
+        wanted_roots = demand.roots if roots is None else roots
         members = set(self._members.tolist())
-        found = {root: self._between_npus(routes, number, root) for root in asked if root in members}
+        column_of = {root: self._between_npus(routes, number, root) for root in wanted_roots if root in members}
         if self._devices is not None:
-            for root, column in zip(asked, self._devices.columns(price, number, asked, self.phases), strict=True):
-                if column is not None and (root not in found or column.cost(price) < found[root].cost(price)):
-                    found[root] = column
-        return list(found.values())
+            for root, column in zip(wanted_roots, self._devices.columns(price, number, wanted_roots, self.phases), strict=True):
+                if column is not None and (root not in column_of or column.cost(price) < column_of[root].cost(price)):
+                    column_of[root] = column
+        return list(column_of.values())
 
     def _between_npus(self, routes: Routes, number: int, root: int) -> Column:
         """The cheapest tree that branches at NPUs only, or the cheapest pair of them."""
@@ -190,13 +190,15 @@ class Demands:
     def depth(self, column: Column) -> float:
         """Time per byte that the last target of a column waits for its data, if links never wait."""
         there: dict[tuple[int, int, bool], float] = {}
-        last, whole = 0.0, 0.0
+        last, complete_at = 0.0, 0.0
         for trip in column.trips:
             src, dst = int(self.topology.link_src[trip.links[0]]), int(self.topology.link_dst[trip.links[-1]])
-            at = there.get((src, trip.target, trip.adds), 0.0 if trip.adds else whole) + float(self._hold[list(trip.links)].sum())
+            at = there.get((src, trip.target, trip.adds), 0.0 if trip.adds else complete_at) + float(
+                self._hold[list(trip.links)].sum()
+            )
             there[dst, trip.target, trip.adds] = max(there.get((dst, trip.target, trip.adds), 0.0), at)
             last = max(last, at)
-            whole = last if trip.adds else whole
+            complete_at = last if trip.adds else complete_at
         return last
 
     def _paths(self, routes: Routes, source: int, targets: tuple[int, ...]) -> list[Trip]:

@@ -33,10 +33,10 @@ class NearestPaths:
 
     def path(self, src: int, dst: int) -> list[int]:
         """The holders from `src` to `dst`, both included."""
-        found = [dst]
-        while found[-1] != src:
-            found.append(int(self._before[src, found[-1]]))
-        return found[::-1]
+        nodes = [dst]
+        while nodes[-1] != src:
+            nodes.append(int(self._before[src, nodes[-1]]))
+        return nodes[::-1]
 
 
 def steiner_tree(paths: NearestPaths, root: int, terminals: Ints) -> dict[int, int] | None:
@@ -94,10 +94,10 @@ class DeviceTrees:
         self._members = self._place[collective.member_npus]
         self._passes = self._holders >= topology.num_endpoints
         self._is_extra = ~np.isin(self._holders, collective.member_npus)
-        own = [limits[holder] for holder in self._holders.tolist() if holder in limits]
-        self._ports = {int(self._place[each.device]): each.ports for each in own if each.ports is not None}
+        limits_here = [limits[holder] for holder in self._holders.tolist() if holder in limits]
+        self._ports = {int(self._place[limit.device]): limit.ports for limit in limits_here if limit.ports is not None}
         # Where no result comes back, nothing tells a sender that it may go on.
-        windows = {int(self._place[each.device]): each.window_bytes for each in own if each.window_bytes is not None}
+        windows = {int(self._place[limit.device]): limit.window_bytes for limit in limits_here if limit.window_bytes is not None}
         self._may_add = np.ones(len(self._holders), np.bool_)
         self._under_way: dict[int, int] = {}
         for place, window in windows.items():
@@ -145,10 +145,10 @@ class DeviceTrees:
         trips: list[Trip] = []
         terminals = self._members
         if True in phases:
-            found = self._in_tree(up, paths[True], root)
-            if found is None:
+            tree = self._in_tree(up, paths[True], root)
+            if tree is None:
                 return None
-            above = found
+            above = tree
             senders = [sender for sender, device in above.items() if (sender, device) in self._window]
             terminals = np.union1d(self._members, np.array(senders, np.int64))
             trips += self._trips(routes, above, root, adds=True, kept=senders)
@@ -187,14 +187,14 @@ class DeviceTrees:
         stays = set(kept)
         parent_of = dict(above)
         for holder in above:
-            own = children.get(holder, [])
-            if not self._passes[holder] or len(own) != 1 or holder in stays:
+            children_here = children.get(holder, [])
+            if not self._passes[holder] or len(children_here) != 1 or holder in stays:
                 continue
-            joined = (links[own[0]] + links[holder]) if adds else (links[holder] + links[own[0]])
+            joined = (links[children_here[0]] + links[holder]) if adds else (links[holder] + links[children_here[0]])
             stops = [int(self._topology.link_src[joined[0]]), *self._topology.link_dst[list(joined)].tolist()]
             if len(set(stops)) < len(stops):  # it would visit one twice
                 continue
-            parent, child = parent_of.pop(holder), own[0]
+            parent, child = parent_of.pop(holder), children_here[0]
             links[child], parent_of[child] = joined, parent
             children[parent][children[parent].index(holder)] = child
         order = [root]

@@ -67,11 +67,11 @@ def solve(demands: Demands) -> Solution:
     for _ in range(_MOST_ROUNDS):
         if time - best_bound <= _GAP * time:
             break
-        for asked in (price,) if centre is None else (_SMOOTHING * centre + (1 - _SMOOTHING) * price, price):
-            bound, found = _priced(demands, asked)
+        for price_asked in (price,) if centre is None else (_SMOOTHING * centre + (1 - _SMOOTHING) * price, price):
+            bound, new_columns = _priced(demands, price_asked)
             if bound > best_bound:
-                best_bound, centre = bound, asked
-            useful = _cheaper(found, columns, price, len(demands))
+                best_bound, centre = bound, price_asked
+            useful = _cheaper(new_columns, columns, price, len(demands))
             if useful:
                 break
         if not useful:
@@ -109,14 +109,14 @@ def _rows_of(columns: list[Column], demands: Demands) -> tuple[Any, Any]:
     return inside, all_of
 
 
-def _cheaper(found: list[Column], columns: list[Column], price: Floats, num_demands: int) -> list[Column]:
+def _cheaper(new_columns: list[Column], columns: list[Column], price: Floats, num_demands: int) -> list[Column]:
     """The columns that are cheaper than all of their demand that are there."""
     rows = np.concatenate([column.rows for column in columns])
     first = np.cumsum([0, *(len(column.rows) for column in columns[:-1])])
     cost = np.add.reduceat(price[rows] * np.concatenate([column.load for column in columns]), first)
     least = np.full(num_demands, np.inf)
     np.minimum.at(least, [column.demand for column in columns], cost)
-    return [column for column in found if column.cost(price) < least[column.demand] * (1 - 1e-9)]
+    return [column for column in new_columns if column.cost(price) < least[column.demand] * (1 - 1e-9)]
 
 
 def _first_columns(demands: Demands) -> list[Column]:
@@ -143,10 +143,10 @@ def _priced(demands: Demands, price: Floats) -> tuple[float, list[Column]]:
     routes = demands.routes(price)
     bound, columns = 0.0, []
     for number in range(len(demands)):
-        found = demands.cheapest(price, routes, number)
-        bound += min(column.cost(price) for column in found) * demands.share[number]
-        columns += found
-        count_work(sum(len(column.trips) for column in found) * 8)
+        new_columns = demands.cheapest(price, routes, number)
+        bound += min(column.cost(price) for column in new_columns) * demands.share[number]
+        columns += new_columns
+        count_work(sum(len(column.trips) for column in new_columns) * 8)
     return bound / (1 + NOISE), columns
 
 

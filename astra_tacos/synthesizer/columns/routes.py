@@ -48,14 +48,14 @@ class Routes:
         return moved
 
     def _found(self, src: int, dst: int) -> list[int]:
-        found, ends = [], self._finder.ends
+        links, ends = [], self._finder.ends
         row, source = self._before[self._finder.row[src]], int(ends[src])
         node = int(self._finder.sinks[dst])
         while node != source:
             previous = int(row[node])
-            found.append(self._link[previous, node])
+            links.append(self._link[previous, node])
             node = previous
-        return found[::-1]
+        return links[::-1]
 
 
 class RouteFinder:

@@ -57,17 +57,17 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
     column_of = np.empty(collective.num_chunks, np.int64)
     size = float(collective.chunk_size_bytes.mean())
     for number in range(len(first) - 1):
-        own = chunks[first[number] : first[number + 1]]
-        columns = np.flatnonzero(of_demand == demands.of_chunk[own[0]])
-        wanted = solution.bytes[columns] / solution.bytes[columns].sum() * len(own)
+        own_chunks = chunks[first[number] : first[number + 1]]
+        columns = np.flatnonzero(of_demand == demands.of_chunk[own_chunks[0]])
+        wanted = solution.bytes[columns] / solution.bytes[columns].sum() * len(own_chunks)
         count = np.floor(wanted + 1e-9).astype(np.int64)
-        weight = [_load_for(demands, solution.columns[at], int(target[own[0]])) for at in columns.tolist()]
-        for (links, load), share, whole in zip(weight, wanted.tolist(), count.tolist(), strict=True):
-            excess[links] += (whole - share) * load * size / rate[links]
-        for _ in range(len(own) - int(count.sum())):
+        weight = [_load_for(demands, solution.columns[at], int(target[own_chunks[0]])) for at in columns.tolist()]
+        for (links, load), share, num_chunks in zip(weight, wanted.tolist(), count.tolist(), strict=True):
+            excess[links] += (num_chunks - share) * load * size / rate[links]
+        for _ in range(len(own_chunks) - int(count.sum())):
             worst = [
-                float((excess[links] + load * size / rate[links]).max()) + 1e-3 * (whole - share)
-                for (links, load), share, whole in zip(weight, wanted.tolist(), count.tolist(), strict=True)
+                float((excess[links] + load * size / rate[links]).max()) + 1e-3 * (num_chunks - share)
+                for (links, load), share, num_chunks in zip(weight, wanted.tolist(), count.tolist(), strict=True)
             ]
             best = int(np.argmin(worst))
             count[best] += 1
@@ -76,7 +76,7 @@ def choose_columns(solution: Solution, demands: Demands, collective: Collective)
         # The k-th of a column's n chunks comes at place (k + 1/2) / n.
         which = np.repeat(np.arange(len(columns)), count)
         place = (count_before(which) + 0.5) / count[which]
-        column_of[own] = columns[which[np.lexsort((which, place))]]
+        column_of[own_chunks] = columns[which[np.lexsort((which, place))]]
     return column_of
 
 
@@ -121,7 +121,7 @@ def make_sends(
     first = np.cumsum([0, *map(len, rows)])
     begin, row = members_of(first, which)
     chunk = np.repeat(np.arange(collective.num_chunks), np.diff(begin))
-    trips = np.array([each[-1][1] + 1 for each in rows])[which]
+    trips = np.array([row[-1][1] + 1 for row in rows])[which]
     before = np.repeat(np.cumsum(trips) - trips, np.diff(begin))
     channel, trip, adds, left = (np.array(column)[row] for column in zip(*chain.from_iterable(rows), strict=True))
     if demands.group.order > 1:  # on fabrics, where every channel is one link

@@ -116,7 +116,7 @@ def promising_mixes(problem: Problem, synthesizer: str, seed: int) -> Iterator[S
         return dispatch(problem, sends, synthesizer, seed)
 
     mixes = product(product((DOUBLING, SHORTEST), repeat=len(levels)), orders)
-    yield from (mix(*each) for each in islice(mixes, num_mixes(topology, collective)))
+    yield from (mix(*arguments) for arguments in islice(mixes, num_mixes(topology, collective)))
 
 
 _MOST_SCHEDULED = 6

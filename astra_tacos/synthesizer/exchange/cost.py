@@ -50,11 +50,13 @@ class StageCost:
     def time_ns(self, size_bytes: float, pieces: int) -> float:
         """The time of sends of so many bytes in so many pieces."""
         piece = size_bytes / pieces
-        one = self.latency_ns + piece * (self.chain_ns + self.through_ns)
+        first_ns = self.latency_ns + piece * (self.chain_ns + self.through_ns)
         if not self.hops:
-            return one + (pieces - 1) * (self.busy_latency_ns + piece * self.busy_ns)
+            return first_ns + (pieces - 1) * (self.busy_latency_ns + piece * self.busy_ns)
         behind = (size_bytes - piece) * self.chain_ns / self.hops
-        return max(one + behind, self.latency_ns / self.hops + piece * self.through_ns / self.hops + size_bytes * self.busy_ns)
+        return max(
+            first_ns + behind, self.latency_ns / self.hops + piece * self.through_ns / self.hops + size_bytes * self.busy_ns
+        )
 
 
 class Costs:
@@ -126,10 +128,10 @@ class Costs:
         values, value = np.unique(rows[:, 0], return_inverse=True)
         reached = np.zeros((4, len(values), self._topology.num_npus))
         channel = rows[:, 4]
-        each = np.stack((self._latency[channel], self._ns_per_byte[channel], self._through[channel], np.ones(len(channel))))
+        of_hop = np.stack((self._latency[channel], self._ns_per_byte[channel], self._through[channel], np.ones(len(channel))))
         for at in range(int(slot.max()) + 1):
             now = np.flatnonzero(slot == at)
-            reached[:, value[now], rows[now, 2]] = reached[:, value[now], rows[now, 1]] + each[:, now]
+            reached[:, value[now], rows[now, 2]] = reached[:, value[now], rows[now, 1]] + of_hop[:, now]
         farthest: list[float] = reached.max(axis=(1, 2)).tolist()
         return farthest
 
@@ -142,12 +144,12 @@ def _tree_sends(trees: Spreads, owners: Ints) -> Ints:
 
 def _doubling_sends(size: int) -> Ints:
     bits = size.bit_length() - 1
-    whole = 1 << bits
-    past = np.arange(size - whole)
-    place = np.arange(whole)
-    tables = [(past + whole, past)] if len(past) else []
+    power = 1 << bits
+    past = np.arange(size - power)
+    place = np.arange(power)
+    tables = [(past + power, past)] if len(past) else []
     tables += [(place, place ^ (1 << bit)) for bit in range(bits)]
-    tables += [(past, past + whole)] if len(past) else []
+    tables += [(past, past + power)] if len(past) else []
     rows = [np.stack((step * size + src, src, dst, np.full(len(src), step)), axis=1) for step, (src, dst) in enumerate(tables)]
     return np.concatenate(rows).astype(np.int64)
 

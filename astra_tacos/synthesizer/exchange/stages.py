@@ -131,10 +131,10 @@ def recursive_doubling(progress: Progress, level: Level, chunks: Ints) -> None:
     place = np.arange(size)
     for bit in range(size.bit_length() - 1):
         partner = place ^ (1 << bit)
-        own, other = held[:, :size], held[:, partner]
-        progress.send(own, members[:, :size], members[:, partner], 0)
-        parts = np.stack((own, other), axis=2).reshape(-1, 2)
-        held[:, :size] = progress.values.add(np.repeat(chunk, size), parts).reshape(own.shape)
+        own_chunks, other = held[:, :size], held[:, partner]
+        progress.send(own_chunks, members[:, :size], members[:, partner], 0)
+        parts = np.stack((own_chunks, other), axis=2).reshape(-1, 2)
+        held[:, :size] = progress.values.add(np.repeat(chunk, size), parts).reshape(own_chunks.shape)
         progress.step += 1
     if past:
         progress.send(held[:, :past], members[:, :past], members[:, size:], 0)

@@ -70,9 +70,9 @@ def match_all_gather(
 def _late(chunk_ready_ns: Ints, link_free_ns: Ints) -> tuple[Ints, Ints]:
     """Chunks and links that are not available from the start, by time: the time, and twice the chunk or twice the link plus 1."""
     late_ns = np.concatenate((chunk_ready_ns, link_free_ns))
-    what = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
+    late = np.concatenate((2 * np.arange(len(chunk_ready_ns)), 2 * np.arange(len(link_free_ns)) + 1))
     order = np.argsort(late_ns, kind="stable")[np.count_nonzero(late_ns <= 0) :]
-    return late_ns[order], what[order]
+    return late_ns[order], late[order]
 
 
 def _release_ns(schedule: Schedule) -> Ints:

@@ -158,12 +158,12 @@ class MatchingNetwork:
 
         chunk = np.arange(num_chunks)
         bit = np.left_shift(np.uint64(1), (chunk % 64).astype(np.uint64))
-        held, taken = np.zeros((2, num_npus, words), np.uint64)
+        held, taken_bits = np.zeros((2, num_npus, words), np.uint64)
         np.bitwise_or.at(held, (owner[is_ready], chunk[is_ready] // 64), bit[is_ready])
-        np.bitwise_or.at(taken, (owner, chunk // 64), bit)
+        np.bitwise_or.at(taken_bits, (owner, chunk // 64), bit)
         group_taken = np.zeros((int(tables.groups.max(initial=-1)) + 1, words), np.uint64)
         for group in tables.groups.T:
-            np.bitwise_or.at(group_taken, group[group >= 0], taken[group >= 0])
+            np.bitwise_or.at(group_taken, group[group >= 0], taken_bits[group >= 0])
         matched = min(most_ports, MATCHED_PORTS)
         state = State(
             link_free_ns,
@@ -172,7 +172,7 @@ class MatchingNetwork:
             heap_ns,
             heap_queue,
             held,
-            taken,
+            taken_bits,
             group_taken,
             num_chunks - np.bincount(owner, minlength=num_npus),
             np.ones(num_chunks, np.int64),

@@ -120,8 +120,10 @@ class Task:
             If the programme is too large.
         """
         if steps not in self._bounds:
-            found = least_rounds(self.links, self.demands(self.unit), steps)
-            self._bounds[steps] = None if found is None else Fraction(found).limit_denominator(1000) / self.unit
+            rounds_per_chunk = least_rounds(self.links, self.demands(self.unit), steps)
+            self._bounds[steps] = (
+                None if rounds_per_chunk is None else Fraction(rounds_per_chunk).limit_denominator(1000) / self.unit
+            )
         return self._bounds[steps]
 
     def decide(self, chunks: int, steps: int, rounds: int) -> tuple[tuple[int, int, int], ...] | None:
@@ -132,8 +134,8 @@ class Task:
         Unknown
             If the solver gave up.
         """
-        found = sends_of_instance(self.links, self.demands(chunks), steps, rounds, self.time_limit_s)
-        return None if found is None else tuple(found)
+        sends = sends_of_instance(self.links, self.demands(chunks), steps, rounds, self.time_limit_s)
+        return None if sends is None else tuple(sends)
 
 
 def frontier(task: Task, most_chunks: int, most_steps: int) -> Iterator[Point]:
@@ -179,12 +181,12 @@ def _instances(
     task: Task, least: Fraction, best: Fraction | None, steps: int, most_chunks: int
 ) -> list[tuple[Fraction, int, int]]:
     """Instances that may be feasible and better than the best, by rounds per chunk, then by chunks."""
-    found = []
+    instances = []
     for chunks in range(task.unit, most_chunks * task.unit + 1, task.unit):
         low = max(steps, -(-(least * chunks).numerator // (least * chunks).denominator))
         ratios = [(Fraction(rounds, chunks), chunks, rounds) for rounds in range(low, low + _MORE_ROUNDS)]
-        found += [instance for instance in ratios if best is None or instance[0] < best]
-    return sorted(found)
+        instances += [instance for instance in ratios if best is None or instance[0] < best]
+    return sorted(instances)
 
 
 _OF_SHARES = ("reduce-scatter", "scatter", "all-reduce")
@@ -254,16 +256,16 @@ class Algorithm:
         ConfigError, SynthesisError
             If there are fewer bytes than chunks, or chunks are too small for the links.
         """
-        what = self.collective_of(topology.num_npus, size_bytes)
-        timing = compute_timing(topology, what, link_model, reduce_bandwidth_gbps)
+        collective = self.collective_of(topology.num_npus, size_bytes)
+        timing = compute_timing(topology, collective, link_model, reduce_bandwidth_gbps)
         rows: list[tuple[int, int, bool]] = []
         for number, point in enumerate(self.points):
-            reduces = what.reduces and number == 0
+            reduces = collective.reduces and number == 0
             sends = reversed(point.sends) if reduces else point.sends
             rows += [(chunk, channel, reduces) for _, chunk, channel in sends]
         chunk, channel, adds = (np.array(column) for column in zip(*rows, strict=True))
         order = Sends(chunk.astype(np.int32), channel.astype(np.int32), adds.astype(np.bool_))
-        return settle(Problem(topology, what, timing), order, self.name)
+        return settle(Problem(topology, collective, timing), order, self.name)
 
     @property
     def name(self) -> str:
@@ -297,11 +299,11 @@ def crossovers(algorithms: list[Algorithm], lanes: Lanes) -> list[float]:
         By ascending steps and descending rounds per byte.
     """
     sizes = [0.0]
-    for one, two in pairwise(algorithms):
+    for algorithm, following in pairwise(algorithms):
         num = lanes.num_npus
-        saved = one.rounds / one.chunks_of_size(num) - two.rounds / two.chunks_of_size(num)
+        saved = algorithm.rounds / algorithm.chunks_of_size(num) - following.rounds / following.chunks_of_size(num)
         rate = _rate(lanes)
-        sizes.append((two.steps - one.steps) * lanes.latency_ns * rate / saved if saved > 0 else float("inf"))
+        sizes.append((following.steps - algorithm.steps) * lanes.latency_ns * rate / saved if saved > 0 else float("inf"))
     return sizes
 
 

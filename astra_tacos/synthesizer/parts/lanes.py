@@ -68,12 +68,12 @@ def lanes_of(topology: Topology) -> Lanes:
     if refusal is not None:
         raise SynthesisError(f"{topology.name}: {refusal}")
     latency, bandwidth = topology.link_latency_ns, topology.link_bandwidth_gibps
-    whole = np.rint(bandwidth / bandwidth.min())
+    num_lanes = np.rint(bandwidth / bandwidth.min())
     return Lanes(
         topology.num_npus,
         topology.channel_src.astype(np.int64),
         topology.channel_dst.astype(np.int64),
-        whole.astype(np.int64)[topology.channel_link],
+        num_lanes.astype(np.int64)[topology.channel_link],
         float(latency[0]),
         float(bandwidth.min()),
     )

@@ -27,8 +27,8 @@ def find_rings(topology: Topology) -> Ints32:
 
 
 def _whole_ones(topology: Topology, rings: Ints32) -> Ints32:
-    whole = np.all(topology.channel_of(rings, np.roll(rings, -1, axis=1)) >= 0, axis=1)
-    return rings[whole] if 2 * np.count_nonzero(whole) >= len(rings) else rings
+    is_closed = np.all(topology.channel_of(rings, np.roll(rings, -1, axis=1)) >= 0, axis=1)
+    return rings[is_closed] if 2 * np.count_nonzero(is_closed) >= len(rings) else rings
 
 
 def _busiest(topology: Topology, rings: Ints32) -> float:

@@ -69,19 +69,19 @@ def sends_of_instance(
         return None
     total = variables.num + steps
     of_rounds = _matrix(np.ones(steps), np.zeros(steps, np.int64), variables.num + np.arange(steps), (1, total))
-    found = milp(
+    optimum = milp(
         np.zeros(total),
         integrality=np.ones(total),
         bounds=_bounds(variables, steps, 1.0),
         constraints=[*_constraints(lanes, demands, variables, steps), LinearConstraint(of_rounds, -np.inf, float(rounds))],
         options={} if time_limit_s is None else {"time_limit": time_limit_s},
     )
-    if found.status == _INFEASIBLE:
+    if optimum.status == _INFEASIBLE:
         return None
-    if found.status != _SOLVED or found.x is None:
+    if optimum.status != _SOLVED or optimum.x is None:
         raise Unknown(f"not decided within {time_limit_s:g} s" if time_limit_s else "not decided")
-    taken = np.flatnonzero(found.x[: variables.num] > 0.5)
-    rows = sorted(zip(*(column[taken].tolist() for column in (variables.step, variables.chunk, variables.link)), strict=True))
+    used = np.flatnonzero(optimum.x[: variables.num] > 0.5)
+    rows = sorted(zip(*(column[used].tolist() for column in (variables.step, variables.chunk, variables.link)), strict=True))
     return _needed(lanes, demands, rows)
 
 
@@ -106,12 +106,12 @@ def least_rounds(lanes: Lanes, demands: list[Demand], steps: int) -> float | Non
     if variables is None:
         return None
     cost = np.concatenate((np.zeros(variables.num), np.ones(steps)))
-    found = milp(
+    optimum = milp(
         cost,
         bounds=_bounds(variables, steps, 0.0),
         constraints=_constraints(lanes, demands, variables, steps),
     )
-    return None if found.status != _SOLVED else float(found.fun)
+    return None if optimum.status != _SOLVED else float(optimum.fun)
 
 
 def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | None:
@@ -134,10 +134,10 @@ def _variables(lanes: Lanes, demands: list[Demand], steps: int) -> _Variables | 
             of_use &= lanes.src != targets[0]
         for step in range(steps):
             use = of_use & (far[demand.source][lanes.src] <= step) & (left <= steps - 1 - step)
-            found = np.flatnonzero(use)
-            chunks.append(np.full(len(found), chunk))
-            links.append(found)
-            when.append(np.full(len(found), step))
+            usable = np.flatnonzero(use)
+            chunks.append(np.full(len(usable), chunk))
+            links.append(usable)
+            when.append(np.full(len(usable), step))
     variables = _Variables(*(np.concatenate(column).astype(np.int64) for column in (chunks, links, when)))
     if variables.num > _MOST_VARIABLES:
         raise Unknown(f"{variables.num:,} variables, expected at most {_MOST_VARIABLES:,}")

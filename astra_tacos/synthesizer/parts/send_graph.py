@@ -104,11 +104,11 @@ def find_slots(problem: Problem, sends: Sends) -> tuple[Ints, Ints, Slots]:
         awaits = np.where(out_of >= 0, _position(slot, of_trips + out_of), awaits)
     wholes, duration = (np.empty(0, np.int64), np.empty(0, np.int64)), np.zeros(len(slot), np.int64)
     if sends.sums is not None:
-        made = sends.additions(topology, collective)
-        number, wholes, parts = _made_slots(sends.sums, made, slot, num_npus)
+        additions = sends.additions(topology, collective)
+        number, wholes, parts = _made_slots(sends.sums, additions, slot, num_npus)
         awaits = np.where(awaits == NO_SLOT, _position_of(number, item + src, len(slot)), awaits)
         size = np.concatenate((size, parts))
-        duration = np.concatenate((duration, addition_ns(made.size_bytes, timing.reduce_bandwidth_gbps)))
+        duration = np.concatenate((duration, addition_ns(additions.size_bytes, timing.reduce_bandwidth_gbps)))
     message = np.repeat(np.arange(sends.num_messages), np.diff(sends.first))
     waits = np.flatnonzero(awaits != NO_SLOT)
     waiting, awaited = message[waits], awaits[waits]
@@ -132,7 +132,7 @@ def find_slots(problem: Problem, sends: Sends) -> tuple[Ints, Ints, Slots]:
     return *group_by(message, feeds, sends.num_messages), slots
 
 
-def _made_slots(sums: PartialSums, made: Additions, slot: Ints, num_npus: int) -> tuple[Ints, tuple[Ints, Ints], Ints]:
+def _made_slots(sums: PartialSums, additions: Additions, slot: Ints, num_npus: int) -> tuple[Ints, tuple[Ints, Ints], Ints]:
     """Slots of sums that NPUs make, numbered after those of arrivals.
 
     Returns
@@ -144,11 +144,15 @@ def _made_slots(sums: PartialSums, made: Additions, slot: Ints, num_npus: int) -
     parts
         int64[num_additions], how many parts each lacks at first.
     """
-    number = made.value.astype(np.int64) * num_npus + made.npu
-    whole, part = sums.awaited_parts(made)
-    place = part * num_npus + made.npu[whole]
-    arrived, own = _position(slot, place * 2), _position_of(number, place, len(slot))
-    return number, (np.where(arrived == NO_SLOT, own, arrived), whole + len(slot)), np.bincount(whole, minlength=len(made))
+    number = additions.value.astype(np.int64) * num_npus + additions.npu
+    whole, part = sums.awaited_parts(additions)
+    place = part * num_npus + additions.npu[whole]
+    arrived, own_slot = _position(slot, place * 2), _position_of(number, place, len(slot))
+    return (
+        number,
+        (np.where(arrived == NO_SLOT, own_slot, arrived), whole + len(slot)),
+        np.bincount(whole, minlength=len(additions)),
+    )
 
 
 def _position_of(numbers: Ints, wanted: Ints, first: int) -> Ints:

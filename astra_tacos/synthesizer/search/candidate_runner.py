@@ -125,11 +125,13 @@ class CandidateRunner:
 
     def use_spare(self, candidates: Sequence[Candidate], share: float) -> None:
         """Try cheap candidates that promise less, as a thorough search does, within a share of the budget."""
-        own, passed_over, budget = self.leaderboard.effort, self.passed_over, self.budget
-        self.leaderboard.effort = replace(EFFORTS[THOROUGH], worth=own.worth, for_leader=1.0, for_promising=1.0)
+        effort, passed_over, budget = self.leaderboard.effort, self.passed_over, self.budget
+        self.leaderboard.effort = replace(EFFORTS[THOROUGH], worth=effort.worth, for_leader=1.0, for_promising=1.0)
         self.passed_over, self.budget = [], share * budget
-        self.run([each for each in candidates if each.work <= _SHARE_OF_SPARE * self.budget], lambda done, total: None)
-        self.leaderboard.effort, self.passed_over, self.budget = own, passed_over, budget
+        self.run(
+            [candidate for candidate in candidates if candidate.work <= _SHARE_OF_SPARE * self.budget], lambda done, total: None
+        )
+        self.leaderboard.effort, self.passed_over, self.budget = effort, passed_over, budget
 
     @property
     def was_cut_off(self) -> bool:
@@ -195,20 +197,20 @@ class CandidateRunner:
     def _is_needless(self, candidate: Candidate) -> bool:
         return candidate.series in self.refusals or self.leaderboard.passes_over(candidate)
 
-    def _finish(self, made: _UnderWay) -> None:
+    def _finish(self, running: _UnderWay) -> None:
         """Enter a result, unless earlier ones make it needless or exhaust the budget: then it does not count, finished or not."""
-        candidate = made.candidate
+        candidate = running.candidate
         if self._is_needless(candidate):
-            made.drop()
+            running.drop()
             return
         if not self._fits(candidate):
-            made.drop()
+            running.drop()
             self.passed_over.append(candidate)
             return
         most = self._most(candidate)
-        made.allowance.most = most
+        running.allowance.most = most
         try:
-            schedule, counted = made.future.result()
+            schedule, counted = running.future.result()
             if counted > most:
                 raise OutOfWorkError
         except SynthesisError as error:

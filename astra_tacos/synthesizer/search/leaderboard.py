@@ -73,27 +73,27 @@ class Leaderboard:
     _seeds_ns: dict[tuple[str, LinkModel, int], list[float]] = field(default_factory=lambda: defaultdict(list))
     """By synthesizer, link model and number of chunks, the times of all seeds so far."""
 
-    def enter(self, candidate: Candidate, made: TimedSchedule) -> None:
+    def enter(self, candidate: Candidate, timed: TimedSchedule) -> None:
         """Record a result."""
         self.tried.add(candidate.synthesizer)
         self.made.add(id(candidate))
         count = candidate.cut.problem.collective.chunks_per_npu
         if candidate.trial == 0:
-            self.first_ns[candidate.series][count] = made.exact_ns
-            self._busiest_ns[candidate.series].append(made.busiest_ns)
-        self._seeds_ns[*candidate.series, count].append(made.exact_ns)
-        if (self._counted_ns(made), made.schedule.num_sends) < self._to_beat(candidate):
-            self.best = made
+            self.first_ns[candidate.series][count] = timed.exact_ns
+            self._busiest_ns[candidate.series].append(timed.busiest_ns)
+        self._seeds_ns[*candidate.series, count].append(timed.exact_ns)
+        if (self._counted_ns(timed), timed.schedule.num_sends) < self._to_beat(candidate):
+            self.best = timed
 
     @property
     def _leader_ns(self) -> float:
         """The time of the best, with the handicaps that it may have."""
         return math.inf if self.best is None else self._counted_ns(self.best)
 
-    def _counted_ns(self, made: TimedSchedule) -> float:
+    def _counted_ns(self, timed: TimedSchedule) -> float:
         """The time of a result with its handicaps."""
-        model = made.schedule.timing.link_model
-        return made.exact_ns * (TRUNCATION_HANDICAP if made.is_truncated else 1) * self.handicaps.get(model, 1.0)
+        model = timed.schedule.timing.link_model
+        return timed.exact_ns * (TRUNCATION_HANDICAP if timed.is_truncated else 1) * self.handicaps.get(model, 1.0)
 
     def _to_beat(self, candidate: Candidate) -> tuple[float, float]:
         """The time that a candidate has to beat to lead; at the same time, the number of sends."""
@@ -176,7 +176,7 @@ class Leaderboard:
     def would_try(self, candidates: Iterable[Candidate], effort: Effort) -> bool:
         """Whether another effort would have tried some of the candidates that this one passed over."""
         harder = replace(self, effort=effort)
-        return not all(id(each) in self.made or harder.passes_over(each) for each in candidates)
+        return not all(id(candidate) in self.made or harder.passes_over(candidate) for candidate in candidates)
 
     def _is_behind(self, model: LinkModel, leader: float) -> bool:
         """Whether a link model falls behind another one."""

@@ -167,7 +167,7 @@ def search(
         runner.run(candidates, on_progress)
     was_cut_off, spare = runner.was_cut_off, EFFORTS[options.effort].spare
     if spare and not is_limit:
-        runner.use_spare([each for each in candidates if id(each) not in leaderboard.made], spare)
+        runner.use_spare([candidate for candidate in candidates if id(candidate) not in leaderboard.made], spare)
     refusals |= {
         name: reason for (name, _), reason in runner.refusals.items() if len(models) == 1 or name not in leaderboard.tried
     }
@@ -248,12 +248,12 @@ def known_optimum(
     models = link_models_of(topology, options)[0]
     for entry in finders:
         assert entry.optimum is not None
-        asked = options.reduce_bandwidth_gbps, most, EFFORTS[options.effort].worth
-        found = [entry.optimum(topology, collective, model, *asked) for model in models]
-        schedules = [schedule for schedule in found if schedule is not None]
+        limits = options.reduce_bandwidth_gbps, most, EFFORTS[options.effort].worth
+        optima = [entry.optimum(topology, collective, model, *limits) for model in models]
+        schedules = [schedule for schedule in optima if schedule is not None]
         if schedules:
             factor = handicaps(topology, models)
-            best = min(schedules, key=lambda each: each.collective_time_ns * factor.get(each.task.link_model, 1))
+            best = min(schedules, key=lambda schedule: schedule.collective_time_ns * factor.get(schedule.task.link_model, 1))
             schedule = best.expand(topology)
             has_one_size = len(schedule.collective.class_size_bytes) == 1
             exact_ns = exact_symmetric_ns(best) if has_one_size else exact_time_ns(schedule)

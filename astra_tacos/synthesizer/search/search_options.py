@@ -125,8 +125,8 @@ def _needs_candidates(options: SearchOptions, spell: Spell) -> str | None:
     has_several |= options.chunks_per_npu == "auto" and not all(SYNTHESIZERS[name].has_one_cut for name in named)
     if has_several or options.link_model not in LINK_MODELS:
         return None
-    asked = f"{spell('synthesizer')} {options.synthesizer} with its chunks and {spell('link_model')} {options.link_model}"
-    return f"{asked} is a single candidate, and there is nothing to stop"
+    options_given = f"{spell('synthesizer')} {options.synthesizer} with its chunks and {spell('link_model')} {options.link_model}"
+    return f"{options_given} is a single candidate, and there is nothing to stop"
 
 
 def _named(synthesizer: str) -> tuple[str, ...]:

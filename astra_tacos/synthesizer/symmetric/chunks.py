@@ -52,9 +52,9 @@ def best_symmetric(task: SymmetricTask, max_sends: int | None = None) -> Symmetr
     SynthesisError
         If even one chunk per NPU is too small or too large for the links.
     """
-    found = _best(task, max_sends, math.inf)
-    assert found is not None
-    return found
+    schedule = _best(task, max_sends, math.inf)
+    assert schedule is not None
+    return schedule
 
 
 def fastest_symmetric(tasks: Sequence[SymmetricTask], max_sends: int | None, chooses_chunks: bool) -> SymmetricSchedule:
@@ -74,13 +74,15 @@ def fastest_symmetric(tasks: Sequence[SymmetricTask], max_sends: int | None, cho
     SynthesisError
         If chunks are too small or too large for the links, in any of the tasks.
     """
-    found: list[SymmetricSchedule] = []
-    for task in sorted(tasks, key=lambda each: chunked_symmetric_bound(each).time_ns):
-        below = min((each.collective_time_ns for each in found), default=math.inf)
-        made = _best(task, max_sends, below) if chooses_chunks else _below(task, below)
-        found += [] if made is None else [made]
-    models = [each.link_model for each in tasks]
-    return min(found, key=lambda each: (each.collective_time_ns, models.index(each.task.link_model)))
+    schedules: list[SymmetricSchedule] = []
+    for task in sorted(tasks, key=lambda task: chunked_symmetric_bound(task).time_ns):
+        below = min((found_schedule.collective_time_ns for found_schedule in schedules), default=math.inf)
+        schedule = _best(task, max_sends, below) if chooses_chunks else _below(task, below)
+        schedules += [] if schedule is None else [schedule]
+    models = [task.link_model for task in tasks]
+    return min(
+        schedules, key=lambda found_schedule: (found_schedule.collective_time_ns, models.index(found_schedule.task.link_model))
+    )
 
 
 def _below(task: SymmetricTask, below_ns: float) -> SymmetricSchedule | None:
@@ -105,8 +107,8 @@ def near_bound(task: SymmetricTask, max_sends: int | None, worth: float = 1.0) -
         If chunks are too small or too large for the links.
     """
     below = max(bound.time_ns for bound in symmetric_bounds(task)) / min(worth, _NEAR)
-    found = _below(task, below) if max_sends is None else _best(task, max_sends, below, worth)
-    return found if found is not None and is_near_bound(found, worth) else None
+    schedule = _below(task, below) if max_sends is None else _best(task, max_sends, below, worth)
+    return schedule if schedule is not None and is_near_bound(schedule, worth) else None
 
 
 @lru_cache(maxsize=2)  # who does not take it as it is asks again in a search, of either link model
@@ -116,28 +118,28 @@ def _best(task: SymmetricTask, max_sends: int | None, below_ns: float, worth: fl
     counts = _counts(task, max_sends, least, worth)
     likely, fewer, more = next(counts), list[_Count](), list[_Count]()
     while least < likely.bound_ns * likely.gain:
-        each = next(counts, None)
-        if each is None or each.bound_ns > _WORSE * likely.bound_ns:
+        count = next(counts, None)
+        if count is None or count.bound_ns > _WORSE * likely.bound_ns:
             break
-        more.append(each)
-        if each.bound_ns < likely.bound_ns * each.gain:
+        more.append(count)
+        if count.bound_ns < likely.bound_ns * count.gain:
             fewer += [likely, *more[:-1]]
-            likely, more = each, []
+            likely, more = count, []
     if likely.bound_ns * likely.gain > below_ns:
         return None
     best = _Tried(likely)
     failures = 0
-    for each in chain(more, counts):
-        if least >= best.time_ns * each.gain or failures == _PATIENCE or each.bound_ns > _WORSE * best.time_ns:
+    for count in chain(more, counts):
+        if least >= best.time_ns * count.gain or failures == _PATIENCE or count.bound_ns > _WORSE * best.time_ns:
             break
-        if each.bound_ns < best.time_ns * each.gain:
-            found = _Tried(each)
-            best, failures = (found, 0) if found.time_ns < best.time_ns * each.gain else (best, failures + 1)
+        if count.bound_ns < best.time_ns * count.gain:
+            trial = _Tried(count)
+            best, failures = (trial, 0) if trial.time_ns < best.time_ns * count.gain else (best, failures + 1)
     failures, longest = 0, best.time_ns / best.count.gain
-    for each in reversed(fewer):
-        if failures < _PATIENCE and each.bound_ns <= longest:
-            found = _Tried(each)
-            best, failures = (found, 0) if found.time_ns <= longest else (best, failures + 1)
+    for count in reversed(fewer):
+        if failures < _PATIENCE and count.bound_ns <= longest:
+            trial = _Tried(count)
+            best, failures = (trial, 0) if trial.time_ns <= longest else (best, failures + 1)
     return best.schedule
 
 

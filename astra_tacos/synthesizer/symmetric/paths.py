@@ -80,7 +80,7 @@ def _shortest(task: SymmetricTask, index: int) -> list[_MemberPaths]:
     """Paths of a dimension with the fewest hops, in as many variants as it takes to load its classes equally."""
     dimension = task.dimensions[index]
     block, size = dimension.building_block, dimension.size
-    ways = [at for at, each in enumerate(task.classes) if each.dimension == index]
+    ways = [at for at, move in enumerate(task.classes) if move.dimension == index]
     if task.classes[ways[0]].through_switch:
         return [_MemberPaths(np.r_[0, np.arange(size)], np.full(size - 1, ways[0]), np.arange(1, size))]
     translations = block.translations(size)
@@ -92,20 +92,20 @@ def _shortest(task: SymmetricTask, index: int) -> list[_MemberPaths]:
     copies = task.chunks_per_npu * (task.num_npus // size)
     number = next(count for count in range(min(copies, _MOST_VARIANTS), 0, -1) if copies % count == 0 or copies > _MANY_COPIES)
     chosen = _balanced(choices * number)
-    found = []
+    paths = []
     for variant in range(number):
         of_variant = chosen[variant * size : (variant + 1) * size]
         length = [sum(counts) for counts in of_variant]
         turned = [tuple(enumerate(counts))[:: -1 if variant % 2 else 1] for counts in of_variant]
-        taken = [at for counts in turned for at, count in counts for _ in range(count)]
-        to = np.array(moves, np.int64)[taken]
+        chosen_ways = [at for counts in turned for at, count in counts for _ in range(count)]
+        to = np.array(moves, np.int64)[chosen_ways]
         first = np.concatenate(([0], np.cumsum(length)))
-        step = np.arange(len(taken)) - np.repeat(first[:-1], length)
+        step = np.arange(len(chosen_ways)) - np.repeat(first[:-1], length)
         for at in range(1, max(length)):
             rows = np.flatnonzero(step == at)
             to[rows] = translations.move(to[rows - 1], to[rows])
-        found.append(_MemberPaths(first, np.array(ways, np.int64)[taken], to))
-    return found
+        paths.append(_MemberPaths(first, np.array(ways, np.int64)[chosen_ways], to))
+    return paths
 
 
 def _shortest_counts(distance: Ints, before: list[Ints]) -> list[list[tuple[int, ...]]]:
@@ -121,12 +121,12 @@ def _shortest_counts(distance: Ints, before: list[Ints]) -> list[list[tuple[int,
     choices: list[list[tuple[int, ...]]] = [[] for _ in distance]
     choices[0] = [(0,) * len(before)]
     for member in np.argsort(distance, kind="stable")[1:].tolist():
-        found = set()
+        choices_of_member = set()
         for at, previous in enumerate(before):
             if distance[previous[member]] == distance[member] - 1:
                 for counts in choices[int(previous[member])]:
-                    found.add((*counts[:at], counts[at] + 1, *counts[at + 1 :]))
-        choices[member] = sorted(found)
+                    choices_of_member.add((*counts[:at], counts[at] + 1, *counts[at + 1 :]))
+        choices[member] = sorted(choices_of_member)
     return choices
 
 
@@ -135,10 +135,10 @@ def _balanced(choices: list[list[tuple[int, ...]]]) -> list[tuple[int, ...]]:
 
     At first, all members count as the mean of their choices. They are then fixed one after another.
     """
-    means = [np.mean(each, axis=0) for each in choices]
-    chosen: list[tuple[int, ...]] = [each[0] for each in choices]
+    means = [np.mean(counts, axis=0) for counts in choices]
+    chosen: list[tuple[int, ...]] = [counts[0] for counts in choices]
     load = np.sum(means, axis=0)
-    open_to_choice = [member for member, each in enumerate(choices) if len(each) > 1]
+    open_to_choice = [member for member, counts in enumerate(choices) if len(counts) > 1]
     for turn in range(_PASSES if open_to_choice else 0):
         changed = False
         for member in open_to_choice:
@@ -162,7 +162,7 @@ def _hops(task: SymmetricTask, variants: list[list[_MemberPaths]]) -> tuple[Ints
     turn = np.sum(member, axis=0) + piece  # says with which dimension a message begins
     # Messages to a member take its paths by turns.
     coset = [target % stride + target // (stride * size) * stride for stride, size in zip(strides, sizes, strict=True)]
-    which = [(each * chunks + piece) % len(paths) for each, paths in zip(coset, variants, strict=True)]
+    which = [(residue * chunks + piece) % len(paths) for residue, paths in zip(coset, variants, strict=True)]
     length = [paths[0].first[of + 1] - paths[0].first[of] for paths, of in zip(variants, member, strict=True)]
     first = np.concatenate(([0], np.cumsum(np.sum(length, axis=0))))
     way, to = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
@@ -174,10 +174,10 @@ def _hops(task: SymmetricTask, variants: list[list[_MemberPaths]]) -> tuple[Ints
                 some = rows[which[index][rows] == variant]
                 of = member[index][some]
                 begin, at = members_of(paths.first, of)
-                each = np.repeat(np.arange(len(some)), np.diff(begin))
-                position = place[some][each] + np.arange(len(at)) - begin[each]
+                of_hop = np.repeat(np.arange(len(some)), np.diff(begin))
+                position = place[some][of_hop] + np.arange(len(at)) - begin[of_hop]
                 way[position] = paths.way[at]
-                to[position] = here[some][each] + paths.to[at] * strides[index]
+                to[position] = here[some][of_hop] + paths.to[at] * strides[index]
                 place[some] += np.diff(begin)
             here[rows] += member[index][rows] * strides[index]
     return first, way, to

@@ -50,19 +50,19 @@ def synthesize_symmetric(task: SymmetricTask) -> SymmetricSchedule:
     if lengthens(task):
         scattered.append(_reversed(task, grow(task, task.reduction_ns)))
     if not task.gathers:
-        made = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
+        schedules = [_schedule(task, trees, len(trees.chunk)) for trees in scattered]
     else:
-        ways = (each for trees in scattered for each in _reduced_and_gathered(task, trees, gathered))
-        made = list(_until_near(task, ways))
-    return min(made, key=lambda schedule: schedule.collective_time_ns)
+        ways = (schedule for trees in scattered for schedule in _reduced_and_gathered(task, trees, gathered))
+        schedules = list(_until_near(task, ways))
+    return min(schedules, key=lambda schedule: schedule.collective_time_ns)
 
 
-def _until_near(task: SymmetricTask, made: Iterator[SymmetricSchedule]) -> Iterator[SymmetricSchedule]:
+def _until_near(task: SymmetricTask, schedules: Iterator[SymmetricSchedule]) -> Iterator[SymmetricSchedule]:
     """These schedules up to the first that is as good as at the bound for the task's chunks."""
     bound = chunked_symmetric_bound(task).time_ns
-    for each in made:
-        yield each
-        if is_as_good_as(each.collective_time_ns, bound, each.num_rows // 2):
+    for schedule in schedules:
+        yield schedule
+        if is_as_good_as(schedule.collective_time_ns, bound, schedule.num_rows // 2):
             return
 
 

@@ -74,9 +74,9 @@ def grow(task: SymmetricTask, gap_ns: int = 0) -> Trees:
     bound = max(_bound_ns(task, grower.levels), farthest_ns(task, gap_ns))
     best: Trees | None = None
     for levels, deadline in _variants(task, grower.levels, bound):
-        found = grower.grow(levels, deadline)
-        if best is None or found.time_ns < best.time_ns:
-            best = found
+        trees = grower.grow(levels, deadline)
+        if best is None or trees.time_ns < best.time_ns:
+            best = trees
         if is_as_good_as(best.time_ns, bound, rows):
             break
     assert best is not None
@@ -117,20 +117,20 @@ def _binding_levels(task: SymmetricTask) -> Levels:
 def _by_speed(task: SymmetricTask, levels: Levels) -> Levels:
     """These levels, in each of which slow links first bring chunks to where faster ones cannot bring them."""
     delay = dict(zip(task.table.dimension.tolist(), task.delay_ns.tolist(), strict=True))
-    found = []
+    levels_by_speed = []
     for kinds in levels:
         of_delay: dict[int, list[int]] = {}
         for at in (at for kind in kinds for at in kind):
             of_delay.setdefault(delay[at], []).append(at)
-        found.append(tuple(tuple(of_delay[each]) for each in sorted(of_delay, reverse=True)))
-    return tuple(found)
+        levels_by_speed.append(tuple(tuple(of_delay[delay]) for delay in sorted(of_delay, reverse=True)))
+    return tuple(levels_by_speed)
 
 
 def _variants(task: SymmetricTask, levels: Levels, bound: int) -> list[tuple[Levels, int | None]]:
     """Levels and deadlines to try: without deadlines, also all dimensions at once; where classes differ in speed, deadlines."""
     if np.ptp(task.delay_ns) == 0:
         flat: Levels = ((tuple(range(len(task.dimensions))),),)
-        return [(each, None) for each in dict.fromkeys((levels, flat))]
+        return [(variant, None) for variant in dict.fromkeys((levels, flat))]
     late, by_speed = int(bound * (1 + _SPARE)), _by_speed(task, levels)
     return [(levels, late), (levels, bound)] if by_speed == levels else [(by_speed, late), (levels, late)]
 
@@ -159,16 +159,16 @@ class _Grower:
 
         task, order = self.task, self._order
         rows = task.chunks_per_npu * (task.num_npus - 1)
-        chunk, src, dst, taken = np.empty((4, rows), np.int32)
+        chunk, src, dst, way_taken = np.empty((4, rows), np.int32)
         start = np.empty(rows, np.int64)
-        out = kernels.Rows(chunk, src, dst, taken, start)
+        out = kernels.Rows(chunk, src, dst, way_taken, start)
         deadline = int(kernels.NEVER) if deadline_ns is None else deadline_ns
         cosets = self._cosets_of([kind for level in levels for kind in level])
         done = kernels.grow_trees(task.chunks_per_npu, self._classes(order, levels), cosets, deadline, self._gap_ns, out)
         if done < rows:
             raise SynthesisError(f"{task.name}: some NPU cannot be reached, expected a connected network")
         count_work(0.1 * rows)
-        way = order[taken].astype(np.int32)
+        way = order[way_taken].astype(np.int32)
         return Trees(chunk, src, dst, way, start, start + task.delay_ns[way])
 
     def _classes(self, order: Ints, levels: Levels) -> Classes:
@@ -176,7 +176,7 @@ class _Grower:
 
         task, table = self.task, self.task.table
         dimension = table.dimension[order]
-        stride, size = np.array(task.group.strides), np.array([each.size for each in task.dimensions])
+        stride, size = np.array(task.group.strides), np.array([dimension.size for dimension in task.dimensions])
         level, fallback = np.empty((2, len(size)), np.int64)
         number = 0
         for kinds in levels:

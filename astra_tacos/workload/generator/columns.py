@@ -28,10 +28,10 @@ class Label(NamedTuple):
     text: str
     number: int
 
-    def of(self, what: str) -> Label:
+    def of(self, activity: str) -> Label:
         """Name of a part: `mb0_attention_forward_layer3` of all_reduce is `mb0_attention_forward_all_reduce_layer3`."""
         text, end = self.text.rsplit("_", 1)
-        return Label(f"{text}_{what}_{end}", self.number)
+        return Label(f"{text}_{activity}_{end}", self.number)
 
     def __str__(self) -> str:
         return f"{self.text}{self.number}"
@@ -191,13 +191,13 @@ class StageColumns:
         """
         table, peer = self.table, npu[rank + self.hop * stage_stride]
         sends = table.kind == NodeType.COMM_SEND
-        own = {
+        values_of_rank = {
             "pg_name": groups.of_rank[self.group_kind, rank],
             "comm_src": np.where(sends, npu[rank], peer),
             "comm_dst": np.where(sends, peer, npu[rank]),
             "comm_tag": self.message * num_lanes + lane,
         }
-        return table.with_values(own)
+        return table.with_values(values_of_rank)
 
 
 def stage_columns(nodes: Sequence[Node], device: Device) -> StageColumns:

@@ -149,8 +149,8 @@ def generate(
             raise ConfigError(f"{network}: found {config.num_npus:,} NPUs, expected dp x tp x pp = {split.num_ranks:,}")
         sizes = tuple(dimension.size for dimension in reversed(config.dimensions))
         if split.placement and sizes != split.levels:
-            levels, found = (" x ".join(map(str, each)) for each in (split.levels, sizes))
-            raise ConfigError(f"placement: levels of {levels}, outermost first, expected {found or 'none'} as in {network}")
+            levels, sizes_text = (" x ".join(map(str, numbers)) for numbers in (split.levels, sizes))
+            raise ConfigError(f"placement: levels of {levels}, outermost first, expected {sizes_text or 'none'} as in {network}")
     is_compact = compact or split.num_ranks > MOST_TRACES
     if is_compact and (network is None or not config.dimensions):
         why = "asked for a compact run" if compact else f"of which more than {MOST_TRACES:,} make a compact run"
@@ -199,10 +199,10 @@ def _check_size(step: Step | LayeredStep, nodes: list[int]) -> None:
     """Check the total size; `nodes` is the number of nodes of a rank of each stage."""
     split = step.parallelism
     total = sum(nodes) * (split.num_ranks // split.pp if split.num_ranks <= MOST_TRACES else 1)
-    for what, number, most in (("of a rank", max(nodes), MAX_NODES_OF_RANK), ("in all", total, MAX_NODES)):
+    for place, number, most in (("of a rank", max(nodes), MAX_NODES_OF_RANK), ("in all", total, MAX_NODES)):
         if number > most:
             remedy = "choose fewer layers, micro-batches or ranks"
-            raise ConfigError(f"found {number:,} nodes {what} or more, expected at most {most:,}: {remedy}")
+            raise ConfigError(f"found {number:,} nodes {place} or more, expected at most {most:,}: {remedy}")
 
 
 def _write_traces(
@@ -221,8 +221,8 @@ def _write_traces(
 def _with_few_classes(step: Step | LayeredStep, network: NetworkConfig) -> tuple[Step | LayeredStep, dict[str, Any]]:
     """The step with the order of axes that has the fewest classes on a network, if its own has too many; what to say of it."""
 
-    def classes(one: Step | LayeredStep) -> int:
-        return math.prod(_periods(one, network))
+    def classes(candidate: Step | LayeredStep) -> int:
+        return math.prod(_periods(candidate, network))
 
     split = step.parallelism
     if classes(step) <= MOST_TRACES:
@@ -239,11 +239,11 @@ def _periods(step: Step | LayeredStep, network: NetworkConfig) -> list[int]:
     """By dimension, the smallest turn of the network that moves each rank to one of its stage, and groups to groups."""
     split = step.parallelism
     npu = split.npu
-    own = np.arange(len(npu))
+    ranks = np.arange(len(npu))
     rank_of = np.empty(len(npu), np.int64)
-    rank_of[npu] = own
+    rank_of[npu] = ranks
     stage = split.coordinate("pp")
-    following = own + ((stage + 1) % split.pp - stage) * split.stride["pp"]
+    following = ranks + ((stage + 1) % split.pp - stage) * split.stride["pp"]
     after = npu[following[rank_of]]
     partition = [split.first_of_group(kind)[rank_of] for kind in step.group_kinds]
     size = tuple(dimension.size for dimension in network.dimensions)
@@ -251,8 +251,8 @@ def _periods(step: Step | LayeredStep, network: NetworkConfig) -> list[int]:
 
     def keeps(index: int, turn: int) -> bool:
         stride = int(lattice.columns[0][index])
-        here = own // stride % size[index]
-        moved = own + ((here + turn) % size[index] - here) * stride
+        here = ranks // stride % size[index]
+        moved = ranks + ((here + turn) % size[index] - here) * stride
         if (stage[rank_of][moved] != stage[rank_of]).any() or (after[moved] != moved[after]).any():
             return False
         return all(_maps(group, group[moved]) for group in partition)
@@ -299,11 +299,11 @@ def _write_classes(step: Step | LayeredStep, columns: list[StageColumns], folder
             period[index] = size[index]
 
 
-def _maps(one: Ints, other: Ints) -> bool:
+def _maps(source: Ints, other: Ints) -> bool:
     """Whether equal entries of one array have equal entries in the other."""
-    image = np.empty(len(one), np.int64)
-    image[one] = other
-    return bool((image[one] == other).all())
+    image = np.empty(len(source), np.int64)
+    image[source] = other
+    return bool((image[source] == other).all())
 
 
 def _system(device: Device, num_dimensions: int) -> dict[str, Any]:

@@ -55,10 +55,10 @@ class Gradients:
         """
         for number in range(self._step.steps):
             self._before, self._reduced = self._reduced, []
-            for one in reversed(self._before) if self._step.shards_optimizer else ():
-                updated = self._update(one)
-                gathered = self._gather(one, updated)
-                one.updated = (updated if gathered is None else gathered,)
+            for reduced in reversed(self._before) if self._step.shards_optimizer else ():
+                updated = self._update(reduced)
+                gathered = self._gather(reduced, updated)
+                reduced.updated = (updated if gathered is None else gathered,)
             if self._step.steps > 1:
                 self._program.prefix = f"step{number}_"
             yield number
@@ -71,12 +71,12 @@ class Gradients:
         """Add the update of the last step, of numbers of parameters that data-parallel ranks and copies of the experts share."""
         split, sharded = self._step.parallelism, self._step.shards_optimizer
         copies = (split.dp, split.expert_copies) if sharded else (1, 1)
-        own = sum(-(-number // count) for number, count in zip(weights, copies, strict=False))
-        reduced = [node for one in self._reduced for node in one.nodes]
-        price = cost.optimizer(own, self._step.gradient_bytes)
+        own_weights = sum(-(-number // count) for number, count in zip(weights, copies, strict=False))
+        reduced = [node for gradient in self._reduced for node in gradient.nodes]
+        price = cost.optimizer(own_weights, self._step.gradient_bytes)
         updated = self._program.compute(Label("optimizer_step", 0), price, *reduced)
-        for one in reversed(self._reduced) if sharded else ():  # in the order in which the next step needs them
-            self._gather(one, updated)
+        for gradient in reversed(self._reduced) if sharded else ():  # in the order in which the next step needs them
+            self._gather(gradient, updated)
 
     def buckets(self, owner: str, group: GroupKind, weights: int, count: int = 0) -> Buckets:
         """Make the buckets for the gradients of `weights` parameters.
@@ -116,28 +116,28 @@ class Gradients:
 
     def updated(self, owner: str) -> tuple[int, ...]:
         """Add the updates of an owner's parameters that are not there yet; returns the ids of the nodes to wait for."""
-        found: list[int] = []
-        for one in self._before:
-            if owner in one.owners:
-                if one.updated is None:
-                    one.updated = (self._update(one),)
-                found += one.updated
-        return tuple(dict.fromkeys(found))
+        nodes: list[int] = []
+        for reduced in self._before:
+            if owner in reduced.owners:
+                if reduced.updated is None:
+                    reduced.updated = (self._update(reduced),)
+                nodes += reduced.updated
+        return tuple(dict.fromkeys(nodes))
 
-    def _update(self, one: _Reduced) -> int:
-        label = Label(one.label.text.replace("gradient", "update"), one.label.number)
-        size = self._step.parallelism.group_size(one.group) if self._step.shards_optimizer else 1
-        price = cost.optimizer(-(-one.weights // size), self._step.gradient_bytes)
-        return self._program.compute(label, price, *one.nodes)
+    def _update(self, reduced: _Reduced) -> int:
+        label = Label(reduced.label.text.replace("gradient", "update"), reduced.label.number)
+        size = self._step.parallelism.group_size(reduced.group) if self._step.shards_optimizer else 1
+        price = cost.optimizer(-(-reduced.weights // size), self._step.gradient_bytes)
+        return self._program.compute(label, price, *reduced.nodes)
 
-    def _gather(self, one: _Reduced, updated: int) -> int | None:
+    def _gather(self, reduced: _Reduced, updated: int) -> int | None:
         """Add the All-Gather of a bucket's parameters; None where there are no copies."""
-        size = self._step.parallelism.group_size(one.group)
+        size = self._step.parallelism.group_size(reduced.group)
         if size == 1:
             return None
-        name = Label(one.label.text.replace("gradient", "parameter"), one.label.number)
-        num_bytes = -(-one.weights // size) * self._step.gradient_bytes
-        return self._program.collective(name, CommType.ALL_GATHER, one.group, num_bytes, updated)
+        name = Label(reduced.label.text.replace("gradient", "parameter"), reduced.label.number)
+        num_bytes = -(-reduced.weights // size) * self._step.gradient_bytes
+        return self._program.collective(name, CommType.ALL_GATHER, reduced.group, num_bytes, updated)
 
 
 class Buckets:

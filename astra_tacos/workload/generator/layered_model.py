@@ -109,12 +109,12 @@ class ModelLayer:
             forward, inputs, weights = (Cost(round(us * ops_per_us), 1) for us in times)
             return forward, inputs, weights
         # A layer with divided parameters reads only the rows that it is asked for, which its activations count.
-        own = 0 if self.is_divided else self.parameters
-        moved = dtype_bytes * (own + samples * (self.input_values + self.output_values))
+        own_parameters = 0 if self.is_divided else self.parameters
+        moved = dtype_bytes * (own_parameters + samples * (self.input_values + self.output_values))
         return (
             Cost(samples * self.forward_ops, moved),
             Cost(samples * self.input_gradient_ops, moved),
-            Cost(samples * self.weight_gradient_ops, moved + dtype_bytes * own),
+            Cost(samples * self.weight_gradient_ops, moved + dtype_bytes * own_parameters),
         )
 
 

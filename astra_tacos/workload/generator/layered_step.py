@@ -88,8 +88,8 @@ class _Ranks:
         self.gradients.optimize(sum(layer.parameters for layer in self.layers if not layer.is_divided))
         return self.program.nodes
 
-    def label(self, what: str, micro_batch: int, number: int) -> Label:
-        return Label(f"mb{micro_batch}_{self.layers[number].name}_{what}_layer", number)
+    def label(self, phase: str, micro_batch: int, number: int) -> Label:
+        return Label(f"mb{micro_batch}_{self.layers[number].name}_{phase}_layer", number)
 
     def forward(self, micro_batch: int) -> list[int]:
         """Add the forward pass; returns the node with the output of each layer."""
@@ -125,7 +125,7 @@ class _Ranks:
             if layer.tensors:
                 # Nobody needs the gradient of the first layer's input; where durations are given they count whole.
                 price = of_input + of_weights if number == first and layer.forward_us is not None else of_weights
-                total, label = (self.label("weight_gradient", each, number) for each in (0, micro_batch))
+                total, label = (self.label("weight_gradient", index, number) for index in (0, micro_batch))
                 source = self.program.accumulate(total, label, price, given, outputs[number])
                 if is_last:
                     buckets = self.gradients.buckets(f"layer{number}", GroupKind.DATA, layer.parameters)

@@ -93,9 +93,9 @@ class Parallelism:
         wrong = [axis for axis in rows if axis not in AXES]
         wrong += [axis for axis in AXES if math.prod(rows.get(axis, (1,))) != self.size(axis)]
         if wrong or len({len(row) for row in rows.values()}) > 1:
-            found = ",".join(f"{axis}:{'x'.join(map(str, row))}" for axis, row in self.placement)
+            placement = ",".join(f"{axis}:{'x'.join(map(str, row))}" for axis, row in self.placement)
             sizes = ", ".join(f"{axis} {self.size(axis)}" for axis in AXES)
-            raise ConfigError(f"placement: found {found}, expected as many levels for each axis, and in all {sizes}")
+            raise ConfigError(f"placement: found {placement}, expected as many levels for each axis, and in all {sizes}")
 
     @property
     def levels(self) -> tuple[int, ...]:
@@ -157,7 +157,7 @@ class Parallelism:
     def groups_of(self, kind: GroupKind) -> list[list[int]]:
         """The ranks of all groups of a kind. Ranks of a group ascend, and groups are sorted by their first rank."""
         first = self.first_of_group(kind)
-        return [np.flatnonzero(first == one).tolist() for one in np.unique(first).tolist()]
+        return [np.flatnonzero(first == first_rank).tolist() for first_rank in np.unique(first).tolist()]
 
 
 def axis_order(text: str) -> tuple[str, ...]:
@@ -196,8 +196,8 @@ def number_groups(parallelism: Parallelism, used: set[GroupKind], ranks: Ints | 
     npu = parallelism.npu
     for kind in sorted(used):
         first = parallelism.first_of_group(kind)
-        for one in dict.fromkeys((first if ranks is None else first[ranks]).tolist()):
-            inside = first == one
+        for first_rank in dict.fromkeys((first if ranks is None else first[ranks]).tolist()):
+            inside = first == first_rank
             places = sorted(npu[inside].tolist())
             number = ids.setdefault(tuple(places), len(ids) + 1)
             members[number] = places

@@ -34,17 +34,17 @@ class ShardedBlock:
         self._forward: dict[int, tuple[int, int]] = {}
         self._backward: dict[int, tuple[int, int]] = {}
 
-    def label(self, what: str, micro_batch: int) -> Label:
+    def label(self, activity: str, micro_batch: int) -> Label:
         """Name of a node."""
         if self._layer is None:
-            return Label(f"{self._name}_{what}_mb", micro_batch)
-        return Label(f"mb{micro_batch}_{self._name}_{what}_layer", self._layer)
+            return Label(f"{self._name}_{activity}_mb", micro_batch)
+        return Label(f"mb{micro_batch}_{self._name}_{activity}_layer", self._layer)
 
     def forward(self, micro_batch: int, source: int) -> int:
         """Add the forward pass, and return the id of the node with the output, which is not reduced yet."""
-        whole = self._gather("forward", micro_batch, source)
+        gathered = self._gather("forward", micro_batch, source)
         ready = self._program.updated(self._owner)
-        computed = self._program.compute(self.label("forward", micro_batch), self.block.forward, whole, *ready)
+        computed = self._program.compute(self.label("forward", micro_batch), self.block.forward, gathered, *ready)
         self._forward[micro_batch] = source, computed
         return computed
 
@@ -54,10 +54,10 @@ class ShardedBlock:
         With `gathers` unset, `source` is whole already.
         """
         given, activations = self._forward.pop(micro_batch)
-        whole = self._gather("backward", micro_batch, source) if gathers else source
+        gathered = self._gather("backward", micro_batch, source) if gathers else source
         again = self._gather("input", micro_batch, given)
         label = self.label("input_gradient", micro_batch)
-        computed = self._program.compute(label, self.block.input_gradient, whole, activations)
+        computed = self._program.compute(label, self.block.input_gradient, gathered, activations)
         self._backward[micro_batch] = again, computed
         return computed
 
@@ -67,12 +67,12 @@ class ShardedBlock:
         total = self.label("weight_gradient", 0)
         return self._program.accumulate(total, label, self.block.weight_gradient, *self._backward.pop(micro_batch))
 
-    def reduce(self, what: str, micro_batch: int, source: int, rows: int) -> int:
+    def reduce(self, activity: str, micro_batch: int, source: int, rows: int) -> int:
         """Add the reduction of partial outputs or gradients over the tensor-parallel ranks, and return its id."""
-        return self.sum_rows(self.label(what, micro_batch), rows, source)
+        return self.sum_rows(self.label(activity, micro_batch), rows, source)
 
-    def _gather(self, what: str, micro_batch: int, source: int) -> int:
-        return self.gather_rows(self.label(what, micro_batch), self._rows, source)
+    def _gather(self, activity: str, micro_batch: int, source: int) -> int:
+        return self.gather_rows(self.label(activity, micro_batch), self._rows, source)
 
     def sum_rows(self, label: Label, rows: int, source: int) -> int:
         """Add the sum of activations over the tensor-parallel ranks (into shards with sequence parallelism); returns its id."""
@@ -133,14 +133,14 @@ class Experts:
         of_router = self._program.accumulate(total, label, price, at, routed)
         return of_router, of_experts, of_router
 
-    def _return(self, what: str, exchange: str, micro_batch: int, source: int) -> int:
+    def _return(self, activity: str, exchange: str, micro_batch: int, source: int) -> int:
         """Send results back to the tokens' ranks; sum them over tensor-parallel ranks, first under sequence parallelism."""
         if self._step.sequence_parallel:
-            at = self.mlps.reduce(what, micro_batch, source, self._rows)
+            at = self.mlps.reduce(activity, micro_batch, source, self._rows)
             return self._exchange(exchange, micro_batch, at)
         at = self._exchange(exchange, micro_batch, source)
-        return self.mlps.reduce(what, micro_batch, at, self._step.tokens)
+        return self.mlps.reduce(activity, micro_batch, at, self._step.tokens)
 
-    def _exchange(self, what: str, micro_batch: int, source: int) -> int:
-        label = self.mlps.label(f"{what}_all_to_all", micro_batch)
+    def _exchange(self, activity: str, micro_batch: int, source: int) -> int:
+        label = self.mlps.label(f"{activity}_all_to_all", micro_batch)
         return self._program.collective(label, CommType.ALL_TO_ALL, GroupKind.EXPERT, self._sent_bytes, source)

@@ -122,14 +122,14 @@ class _Stage:
         step = self.step
         schedule = PIPELINE_SCHEDULES[step.schedule]
         passes = list(schedule(self.stage, step.parallelism.pp, step.micro_batches, step.virtual_stages))
-        final = {one.chunk: one for one in passes if not one.is_forward}
+        final = {pass_.chunk: pass_ for pass_ in passes if not pass_.is_forward}
         for number in self.gradients.each_step():
             self.number = number
-            for one in passes:
-                if one.is_forward:
-                    self.forward(one.micro_batch, one.chunk)
+            for pass_ in passes:
+                if pass_.is_forward:
+                    self.forward(pass_.micro_batch, pass_.chunk)
                 else:
-                    self.backward(one.micro_batch, one.chunk, is_last=one is final[one.chunk])
+                    self.backward(pass_.micro_batch, pass_.chunk, is_last=pass_ is final[pass_.chunk])
         self.gradients.optimize(self.weights, self.expert_weights)
         return self.program.nodes
 
@@ -165,8 +165,8 @@ class _Stage:
         if self.is_first(chunk):
             embed = cost.embedding(self.step.model, self.step.tokens)
             label = Label("embedding_backward_mb", number)
-            whole = self.head.gather_rows(label, self.step.tokens, at)
-            source = self.program.accumulate(Label("embedding_backward_mb", 0), label, embed, whole)
+            gathered = self.head.gather_rows(label, self.step.tokens, at)
+            source = self.program.accumulate(Label("embedding_backward_mb", 0), label, embed, gathered)
             if is_last:
                 self.single_bucket("embedding", source)
         else:

@@ -119,9 +119,9 @@ class Step(Training):
             )
         if self.schedule not in PIPELINE_SCHEDULES:
             raise ConfigError(f"schedule: found {self.schedule!r}, expected {' or '.join(PIPELINE_SCHEDULES)}")
-        for what, value, name, degree in self._divisions():
+        for subject, value, name, degree in self._divisions():
             if value % degree:
-                raise ConfigError(f"{what}: found {value:,}, expected a multiple of {name}, which is {degree}")
+                raise ConfigError(f"{subject}: found {value:,}, expected a multiple of {name}, which is {degree}")
         if self.parallelism.ep > 1 and not self.model.experts:
             raise ConfigError(f"ep: found {self.parallelism.ep}, but the model has no experts (--experts)")
 
@@ -144,8 +144,8 @@ class Step(Training):
     @property
     def boundary_bytes(self) -> int:
         """Bytes of the activations that a rank has between blocks, and sends to the next stage."""
-        whole = self.tokens * self.model.hidden * self.model.dtype_bytes
-        return whole // self.parallelism.tp if self.sequence_parallel else whole
+        num_bytes = self.tokens * self.model.hidden * self.model.dtype_bytes
+        return num_bytes // self.parallelism.tp if self.sequence_parallel else num_bytes
 
     @property
     def least_nodes(self) -> int:

@@ -253,8 +253,8 @@ def read_astra_sim_1_workload(path: Path, sizes: Sequence[int], num_passes: int 
         raise ConfigError(f"{path}:1: found {describe(' '.join(values))} after {name}, expected nothing")
     phases, num_ranks = num_passes * len(rows), math.prod(sizes)
     if 2 * phases * num_ranks > MOST_NODES:  # a pass has a phase for each layer at least
-        found = f"{num_ranks:,} ranks with {phases:,} phases each or more, in {num_passes:,} passes"
-        raise ConfigError(f"{path}: {found}, expected at most {MOST_NODES // 2:,} in all")
+        size = f"{num_ranks:,} ranks with {phases:,} phases each or more, in {num_passes:,} passes"
+        raise ConfigError(f"{path}: {size}, expected at most {MOST_NODES // 2:,} in all")
     layers = tuple(_layer(where, fields, name, number) for number, (where, fields) in enumerate(rows))
     return AstraSim1Workload(str(path), name, math.prod(sizes), num_inner, layers, bottom, num_passes)
 
@@ -285,10 +285,12 @@ def _check_model_group(path: Path, num_inner: int, sizes: Sequence[int]) -> None
 def _layer(where: str, fields: list[str], policy: str, number: int) -> Layer:
     axes = _POLICIES[policy].axes
     if policy == _CUSTOMIZED:
-        *fields, own = fields
-        if own not in _OF_LAYERS:
-            raise ConfigError(f"{where}: the layer's parallelism is {describe(own)}, expected one of {', '.join(_OF_LAYERS)}")
-        axes = _POLICIES[own].axes
+        *fields, own_policy = fields
+        if own_policy not in _OF_LAYERS:
+            raise ConfigError(
+                f"{where}: the layer's parallelism is {describe(own_policy)}, expected one of {', '.join(_OF_LAYERS)}"
+            )
+        axes = _POLICIES[own_policy].axes
     elif number == 0:
         axes = _POLICIES[policy].first_axes or axes
     row = read_row(where, fields)

@@ -50,7 +50,7 @@ def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
     if data[_TAR_MAGIC_AT : _TAR_MAGIC_AT + len(_TAR_MAGIC)] != _TAR_MAGIC:
         yield str(path), data
         return
-    found = False
+    is_found = False
     try:
         with tarfile.open(fileobj=io.BytesIO(data), encoding="utf-8") as archive:
             for member in archive:
@@ -59,11 +59,11 @@ def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
                     raise ConfigError(f"{path}: {member.name} is {kind}, expected files and folders: pack what it stands for")
                 reader = archive.extractfile(member) if member.isfile() and _is_json(member.name) else None
                 if reader is not None:
-                    found = True
+                    is_found = True
                     yield f"{path}: {member.name}", _unpacked(f"{path}: {member.name}", reader.read())
     except tarfile.TarError as error:
         raise ConfigError(f"{path}: no tar archive that can be read ({error})") from None
-    if not found:
+    if not is_found:
         raise ConfigError(f"{path}: an archive without .json or .json.gz files, expected traces")
 
 

@@ -91,17 +91,17 @@ def import_run(
         return _finished(draft, output, options, source, notes, mends, log)
     with garbage_kept():
         if any(first_word(path) in (POLICY, *POLICIES) for path in paths):
-            made = _of_layers(paths, inputs.network, options, log)
+            imported = _of_layers(paths, inputs.network, options, log)
         elif options.num_passes > 1:
             raise ConfigError(f"--passes: found {options.num_passes}, but {paths[0]} is no workload text of ASTRA-sim 1.0")
         else:
-            made = _of_traces(paths, options.num_ranks, log)
-    draft = draft_of(PREFIX, source, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
-    if draft.network.num_npus != made.num_ranks:
-        found = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
-        raise ConfigError(f"{found}, but {made.of_ranks} {made.num_ranks:,} ranks{made.hint}")
-    draft.metadata.extend(new_metadata() for _ in made.ranks)
-    return _finished(draft, output, options, source, made.notes, mends, log)
+            imported = _of_traces(paths, options.num_ranks, log)
+    draft = draft_of(PREFIX, source, imported.ranks, imported.groups, inputs, options.backend, imported.num_ranks)
+    if draft.network.num_npus != imported.num_ranks:
+        size = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
+        raise ConfigError(f"{size}, but {imported.of_ranks} {imported.num_ranks:,} ranks{imported.hint}")
+    draft.metadata.extend(new_metadata() for _ in imported.ranks)
+    return _finished(draft, output, options, source, imported.notes, mends, log)
 
 
 def _finished(
@@ -129,10 +129,10 @@ def _drafted(ranks: list[list[RankNode]]) -> list[RankNodes]:
     return [RankNodes(rank, (node.to_draft(node_id) for node_id, node in enumerate(nodes))) for rank, nodes in enumerate(ranks)]
 
 
-def _of_traces(paths: list[Path], asked: int | None, log: Log) -> _Made:
+def _of_traces(paths: list[Path], given_ranks: int | None, log: Log) -> _Made:
     """What PyTorch's traces say."""
     sources = find_ranks(read_documents(paths))
-    num_ranks = _num_ranks(sources, asked)
+    num_ranks = _num_ranks(sources, given_ranks)
     ranks = _drafted([rank_nodes(rank, source, log) for rank, source in enumerate(sources)])
     if not any(ranks):
         raise ConfigError(f"{sources[0].names}: nothing that computes on a GPU or communicates, expected a trace of training")
@@ -159,8 +159,8 @@ def _of_layers(paths: list[Path], network: Path | None, options: ImportOptions, 
     else:
         text = _of_astra_sim_1(paths[0], network, options, log)
     for group, pattern, count, size in collectives_of_one(text):
-        what = f"left out {count:,} {pattern.name} of each rank, {size:,} bytes in all: each {group} group is one rank"
-        log.add(what, "a collective of one rank moves nothing")
+        change = f"left out {count:,} {pattern.name} of each rank, {size:,} bytes in all: each {group} group is one rank"
+        log.add(change, "a collective of one rank moves nothing")
     ranks = layer_nodes(text)
     if not any(ranks):
         kind = "collective of two or more ranks" if log.changes else "collective"
@@ -177,11 +177,11 @@ def _of_simai(path: Path, options: ImportOptions, log: Log) -> SimaiWorkload:
     if workload.num_ranks > MAX_RANKS:
         raise ConfigError(f"{path}: {workload.num_ranks:,} GPUs a pipeline stage, expected at most {MAX_RANKS:,}")
     if workload.pp > 1:
-        what = f"the run is one of {workload.pp} pipeline stages, without messages between stages and waits for them"
-        log.add(what, "the text has the layers of one stage, and SimAI simulates no pipeline either", is_assumed=True)
+        change = f"the run is one of {workload.pp} pipeline stages, without messages between stages and waits for them"
+        log.add(change, "the text has the layers of one stage, and SimAI simulates no pipeline either", is_assumed=True)
     if rounded := workload.rounded_gathers():
-        what = f"{rounded:,} All-Gathers of sizes that their group does not divide: what a rank contributes is rounded up"
-        log.add(what, "ASTRA-sim's sizes are whole bytes of each rank")
+        change = f"{rounded:,} All-Gathers of sizes that their group does not divide: what a rank contributes is rounded up"
+        log.add(change, "ASTRA-sim's sizes are whole bytes of each rank")
     return workload
 
 
@@ -199,19 +199,19 @@ def _of_astra_sim_1(path: Path, network: Path | None, options: ImportOptions, lo
         )
     workload = read_astra_sim_1_workload(path, sizes, options.num_passes)
     for phase, pattern, count, size in workload.never_issued():
-        what = f"left out {count:,} {pattern.name} of the {phase}, {size:,} bytes in all"
-        log.add(what, f"ASTRA-sim 1.0 does not start them in a workload of kind {workload.policy}")
+        change = f"left out {count:,} {pattern.name} of the {phase}, {size:,} bytes in all"
+        log.add(change, f"ASTRA-sim 1.0 does not start them in a workload of kind {workload.policy}")
     return workload
 
 
-def _num_ranks(sources: list[RankSource], asked: int | None) -> int:
+def _num_ranks(sources: list[RankSource], given_ranks: int | None) -> int:
     """Number of ranks of the run: that of the traces, or what a single trace says of its job."""
     said = max((source.world_size or 0 for source in sources), default=0)
     count = len(sources)
     if count == 1:
-        return asked or max(said, 1)
-    if asked is not None and asked != count:
-        raise ConfigError(f"--ranks: found {asked}, but {_files(sources)} are traces of {count} ranks")
+        return given_ranks or max(said, 1)
+    if given_ranks is not None and given_ranks != count:
+        raise ConfigError(f"--ranks: found {given_ranks}, but {_files(sources)} are traces of {count} ranks")
     if said > count:
         raise ConfigError(f"{_files(sources)}: traces of {count} of {said} ranks, expected all, or one that --ranks replicates")
     return count
@@ -224,9 +224,9 @@ def _files(sources: list[RankSource]) -> str:
 
 def _groups(sources: list[RankSource]) -> dict[str, list[int]]:
     """Groups that the traces define, but for those of all ranks."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for source in sources:
         for name, ranks in source.groups.items():
             if ranks and name not in ALL_RANKS:
-                found.setdefault(name, ranks)
-    return found
+                groups.setdefault(name, ranks)
+    return groups

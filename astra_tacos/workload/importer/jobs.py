@@ -68,8 +68,8 @@ def join_jobs(
     ranks = [nodes for job in jobs for nodes in job.draft.ranks]
     draft = draft_of(name, str(first.directory), ranks, groups, inputs, backend, len(ranks))
     if draft.network.num_npus != len(ranks):
-        found = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
-        raise ConfigError(f"{found}, but the {len(jobs)} runs have {len(ranks):,} ranks together")
+        size = f"{draft.network.source}: found {draft.network.num_npus:,} NPUs"
+        raise ConfigError(f"{size}, but the {len(jobs)} runs have {len(ranks):,} ranks together")
     if inputs.groups is None:
         draft.defaults = [text for text in draft.defaults if "comm_group" not in text]
     for job in jobs:
@@ -88,8 +88,8 @@ def _read(directory: Path, first_rank: int) -> _Job:
     inputs = RepairInputs(files.workload, files.system, files.network, files.groups, files.remote_memory, files.directory)
     draft = read_draft(inputs, None, None, first_rank=first_rank)
     if draft.num_ranks != draft.network.num_npus:
-        found = f"{draft.num_ranks:,} traces, but its network has {draft.network.num_npus:,} NPUs"
-        raise ConfigError(f"{directory}: found {found}, expected a trace of each: mend it with `lint --fix`")
+        size = f"{draft.num_ranks:,} traces, but its network has {draft.network.num_npus:,} NPUs"
+        raise ConfigError(f"{directory}: found {size}, expected a trace of each: mend it with `lint --fix`")
     if draft.custom:
         prefix = next(iter(draft.custom))
         remedy = "expected the run before `plan`: plan the runs together afterwards"
@@ -137,8 +137,8 @@ def _place(job: _Job, groups: dict[str, list[Any]]) -> str:
         _shift(node, ROOT_ATTRIBUTES, first)
     for node in draft.nodes(NodeType.COMM_SEND, NodeType.COMM_RECV):
         _shift(node, _ENDS, first)
-    whole = f", all of them group {names['']}" if "" in names else ""
-    return f"ranks {first} to {first + draft.num_ranks - 1}: {job.directory}{whole}"
+    names_text = f", all of them group {names['']}" if "" in names else ""
+    return f"ranks {first} to {first + draft.num_ranks - 1}: {job.directory}{names_text}"
 
 
 def _shift(node: DraftNode, attributes: tuple[str, ...], first_rank: int) -> None:

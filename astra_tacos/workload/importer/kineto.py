@@ -137,7 +137,7 @@ def read_kineto_trace(document: Document) -> KinetoTrace:
         operations.append(GpuOperation(span.name, span.stream, span.begin_us, span.end_us, span.duration_us, launch_us, call))
     if not operations:
         raise ConfigError(f"{document.name}: no events of GPUs, expected a Kineto trace with kernels")
-    operations.sort(key=lambda each: (each.launch_us, each.begin_us, each.stream))
+    operations.sort(key=lambda operation: (operation.launch_us, operation.begin_us, operation.stream))
     calls = (
         HostCall(span.begin_us, span.end_us, span.name.endswith(_SYNCHRONISES))
         for span in runtime
@@ -220,13 +220,13 @@ def _communication(span: _Span, around: _Span | None, groups: dict[str, list[int
         if name := sound_text(args.get("Collective name")):
             size = tensor_bytes(args.get("In msg nelems"), args.get("dtype"))
             peer = whole_number(args.get("Dst Rank" if name.startswith("send") else "Src Rank"), INT32_MAX)
-            found = communication_of(name, size, _group(args, groups), peer)
-            if found is not None:
-                return found
+            communication = communication_of(name, size, _group(args, groups), peer)
+            if communication is not None:
+                return communication
     if around is not None:
-        found = communication_of(around.name, _tensor_size(around.args), DEFAULT_GROUP)
-        if found is not None:
-            return found
+        communication = communication_of(around.name, _tensor_size(around.args), DEFAULT_GROUP)
+        if communication is not None:
+            return communication
     return communication_of(span.name, None, DEFAULT_GROUP)
 
 
@@ -251,9 +251,9 @@ def _listed_groups(info: dict[str, Any]) -> dict[str, list[int]]:
     configured = info.get("pg_config")
     if not isinstance(configured, list):
         return {}
-    found = {}
+    groups = {}
     for entry in configured:
         ranks = rank_list(entry.get("ranks")) if isinstance(entry, dict) else []
         if ranks:
-            found[sound_text(str(entry.get("pg_name", "")))] = ranks
-    return found
+            groups[sound_text(str(entry.get("pg_name", "")))] = ranks
+    return groups

@@ -114,12 +114,12 @@ def layer_groups(text: LayerText) -> dict[str, list[int]]:
 def collectives_of_one(text: LayerText) -> list[tuple[str, CommType, int, int]]:
     """A rank's collectives in groups of that rank alone, which move nothing: kind of group, pattern, count, and bytes of all."""
     sizes = {axis: len(groups[0]) for axis, groups in text.groups().items()}
-    found: dict[tuple[str, CommType], list[int]] = {}
+    sizes_of: dict[tuple[str, CommType], list[int]] = {}
     for step in text.work():
         phase = step.phase
         if phase.pattern is not None and sizes[phase.axis] == 1:
-            found.setdefault((phase.axis, phase.pattern), []).append(phase.size_bytes)
-    return [(text.axis_names[axis], pattern, len(size), sum(size)) for (axis, pattern), size in found.items()]
+            sizes_of.setdefault((phase.axis, phase.pattern), []).append(phase.size_bytes)
+    return [(text.axis_names[axis], pattern, len(size), sum(size)) for (axis, pattern), size in sizes_of.items()]
 
 
 def layer_nodes(text: LayerText) -> list[list[RankNode]]:
@@ -136,8 +136,8 @@ def layer_nodes(text: LayerText) -> list[list[RankNode]]:
     of_rank = {axis: {rank: ranks for ranks in groups for rank in ranks} for axis, groups in text.groups().items()}
     steps = list(text.work())
     if 2 * len(steps) * text.num_ranks > MOST_NODES:
-        found = f"{text.num_ranks:,} ranks with {len(steps):,} phases each"
-        raise ConfigError(f"{text.source}: {found}, expected at most {MOST_NODES // 2:,} in all")
+        size = f"{text.num_ranks:,} ranks with {len(steps):,} phases each"
+        raise ConfigError(f"{text.source}: {size}, expected at most {MOST_NODES // 2:,} in all")
     return [
         _nodes_of_rank(text, steps, {axis: groups[rank] for axis, groups in of_rank.items()}) for rank in range(text.num_ranks)
     ]

@@ -48,22 +48,22 @@ def import_program(
     network = network_of(network_text(proven.num_ranks)) if network_path is None else read_network(network_path)
     topology = build_topology(network, may_forward=True)
     if topology.num_endpoints != proven.num_ranks:
-        found = f"has {proven.num_ranks} ranks, {topology.name} has {topology.num_endpoints} NPUs"
-        raise ConfigError(f"{path}: {found}, expected as many")
-    what = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root, topology.endpoints)
+        size = f"has {proven.num_ranks} ranks, {topology.name} has {topology.num_endpoints} NPUs"
+        raise ConfigError(f"{path}: {size}, expected as many")
+    collective = make_collective(proven.collective, topology.num_npus, size_bytes, 1, proven.root, topology.endpoints)
     clock = choose_backend(backend)
     check_clock(topology, network, clock)
     _, models, reason = timed_for(options, topology, clock)
     with progress("importing"):
-        converted = candidate.schedule(topology, what, models, options.reduce_bandwidth_gbps)
+        converted = candidate.schedule(topology, collective, models, options.reduce_bandwidth_gbps)
         schedule = converted.schedule
         check_schedule(schedule)
         timed = time_on(schedule, network, clock)
-        native = best_native_time(network, what, clock, options.reduce_bandwidth_gbps)
+        native = best_native_time(network, collective, clock, options.reduce_bandwidth_gbps)
     more = {
-        **figures_on(clock, bounds_on(topology, what, clock), topology, what, timed.time_ns),
+        **figures_on(clock, bounds_on(topology, collective, clock), topology, collective, timed.time_ns),
         **native.to_json(),
-        "prints": [each.to_json() for each in beside_native(timed.prints, dict(native.prints))],
+        "prints": [printed.to_json() for printed in beside_native(timed.prints, dict(native.prints))],
         "link_model_reason": reason,
         "verified": True,
         "in_thread_blocks_ns": converted.in_blocks_ns,

@@ -83,19 +83,19 @@ def find_ranks(documents: Iterable[Document]) -> list[RankSource]:
     if device_of and lacking:
         alone = host_of[lacking[0]].name
         raise ConfigError(f"{alone}: a host trace without a Kineto trace, although other ranks have one: expected all or none")
-    own = next(iter(device_of.values())).rank if len(ranks) == 1 and device_of else None
-    return [RankSource(rank if own is None else own, host_of.get(rank), device_of.get(rank)) for rank in ranks]
+    named_rank = next(iter(device_of.values())).rank if len(ranks) == 1 and device_of else None
+    return [RankSource(rank if named_rank is None else named_rank, host_of.get(rank), device_of.get(rank)) for rank in ranks]
 
 
 def _by_rank(traces: list[_Trace]) -> dict[int, _Trace]:
-    found: dict[int, _Trace] = {}
+    trace_of: dict[int, _Trace] = {}
     for trace in traces:
         given = trace.rank if isinstance(trace, KinetoTrace) else None
         rank = 0 if len(traces) == 1 else given if given is not None else _rank_of_name(trace.name)
-        if rank in found:
+        if rank in trace_of:
             raise ConfigError(f"{trace.name}: a second trace of rank {rank}, expected one (ranks are numbers in files' names)")
-        found[rank] = trace
-    return found
+        trace_of[rank] = trace
+    return trace_of
 
 
 def _rank_of_name(name: str) -> int:
@@ -161,9 +161,9 @@ class Rounding:
     def take(self, us: float) -> int:
         """The whole us of the next part."""
         self.exact += us
-        whole = max(round(self.exact) - self.given, 0)
-        self.given += whole
-        return whole
+        whole_us = max(round(self.exact) - self.given, 0)
+        self.given += whole_us
+        return whole_us
 
 
 @dataclass(slots=True)
@@ -209,8 +209,8 @@ class Chain:
 
     def compute(self, name: str, us: float) -> None:
         """Add some time, where it comes to a whole us."""
-        if whole := self.rounding.take(us):
-            self.last = (self.builder.compute(name, whole, self.last, on_cpu=self.on_cpu),)
+        if whole_us := self.rounding.take(us):
+            self.last = (self.builder.compute(name, whole_us, self.last, on_cpu=self.on_cpu),)
 
 
 def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication | None]) -> None:
@@ -229,32 +229,32 @@ def _add_device(builder: Builder, device: KinetoTrace, calls: list[Communication
         while pending and pending[-1].end_us <= event.launch_us:
             host_call = pending.pop()
             if host_call.blocks_host:
-                ended = (_last_ended(own, host_call.end_us, None) for own in streams.values())
+                ended = (_last_ended(stream, host_call.end_us, None) for stream in streams.values())
                 # The time of the wait is none of the host's own, but for launches by other threads.
                 host.compute("host", max(host_call.begin_us - at_us, 0))
-                host.last = tuple(dict.fromkeys((*host.last, *(found for found in ended if found is not None))))
+                host.last = tuple(dict.fromkeys((*host.last, *(node for node in ended if node is not None))))
                 at_us = max(at_us, host_call.end_us)
             waits = waits or not host_call.blocks_host
         host.compute("host", max(event.launch_us - at_us, 0))
         at_us = max(at_us, event.launch_us)
-        own = streams.setdefault(event.stream, [])
-        deps = [*((own[-1][1],) if own else ()), *host.last]
+        nodes_of_stream = streams.setdefault(event.stream, [])
+        deps = [*((nodes_of_stream[-1][1],) if nodes_of_stream else ()), *host.last]
         for stream, others in streams.items():
             if stream != event.stream and (call is not None or waits):
-                found = _last_ended(others, event.begin_us, call is None)
-                deps += [] if found is None else [found]
+                last_node = _last_ended(others, event.begin_us, call is None)
+                deps += [] if last_node is None else [last_node]
         waits = False  # a communication's own launch waits for an event, too
         us = busy.setdefault((event.stream, call is None), Rounding()).take(event.duration_us)
         if call is not None:
             added = builder.communicate(call, us, tuple(deps))
         else:
             added = builder.compute(event.name, us, tuple(deps), on_cpu=False)
-        own.append((event, added, call is not None))
+        nodes_of_stream.append((event, added, call is not None))
 
 
-def _last_ended(own: list[tuple[GpuOperation, int, bool]], until_us: float, communicates: bool | None) -> int | None:
+def _last_ended(stream: list[tuple[GpuOperation, int, bool]], until_us: float, communicates: bool | None) -> int | None:
     """The last operation of a stream that had ended at some time: of communication, of computation, or (None) of both."""
-    for event, added, is_communication in reversed(own[-_LOOKED_BACK:]):
+    for event, added, is_communication in reversed(stream[-_LOOKED_BACK:]):
         if event.end_us <= until_us and communicates in (None, is_communication):
             return added
     return None
@@ -265,11 +265,11 @@ def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log)
 
     The n-th communication of a kind in one trace is the n-th in the other if both have as many.
     """
-    calls = [each.communication for each in device.operations]
-    for each in device.operations:
-        if each.communication is None and "nccl" in each.name.lower():
+    calls = [operation.communication for operation in device.operations]
+    for operation in device.operations:
+        if operation.communication is None and "nccl" in operation.name.lower():
             log.add(
-                f"{each.name} is computation of its {each.duration_us:g} us",
+                f"{operation.name} is computation of its {operation.duration_us:g} us",
                 "it communicates, and nothing says what",
                 rank,
                 is_assumed=True,
@@ -289,6 +289,6 @@ def _described(rank: int, device: KinetoTrace, host: HostTrace | None, log: Log)
         calls[number] = replace(call, size_bytes=size, group=there.group)
     for kind in sorted(counts.keys() | known.keys(), key=str):
         if counts[kind] != known[kind]:
-            what = f"{kind[0]}: {counts[kind]} on the GPU, {known[kind]} on the host: those of the GPU count"
-            log.add(what, "the host's trace and Kineto's differ, as where they begin at other times", rank, is_assumed=True)
+            change = f"{kind[0]}: {counts[kind]} on the GPU, {known[kind]} on the host: those of the GPU count"
+            log.add(change, "the host's trace and Kineto's differ, as where they begin at other times", rank, is_assumed=True)
     return calls

@@ -134,26 +134,26 @@ def _degree(path: Path, header: list[str], key: str, default: int | None) -> int
     value = next((after for word, after in pairwise(header) if word == f"{key}:"), None)
     if value is None and default is not None:
         return default
-    found = whole(f"{path}:1", key, value) if value is not None else 0
-    if found < 1:
+    degree = whole(f"{path}:1", key, value) if value is not None else 0
+    if degree < 1:
         shown = "missing" if value is None else describe(value)
         raise ConfigError(f"{path}:1: {key} is {shown}, expected 1 or more")
-    return found
+    return degree
 
 
 def _recomputed(path: Path, header: list[str], num_layers: int) -> dict[int, int]:
     """For each layer of `checkpoint_initiates`, the last layer of `checkpoints` before it."""
     kept = _listed(path, header, "checkpoints", num_layers)
-    found = {}
+    recomputed = {}
     for layer in _listed(path, header, "checkpoint_initiates", num_layers):
         before = [other for other in kept if other < layer]
         if layer in kept or not before:
             raise ConfigError(f"{path}:1: checkpoint_initiates has layer {layer}, expected a layer after a checkpoint")
-        found[layer] = max(before)
-    starts = list(found.values())
+        recomputed[layer] = max(before)
+    starts = list(recomputed.values())
     if len(set(starts)) < len(starts):
         raise ConfigError(f"{path}:1: checkpoint_initiates has several layers after one checkpoint, expected one")
-    return found
+    return recomputed
 
 
 def _listed(path: Path, header: list[str], key: str, num_layers: int) -> list[int]:

@@ -39,10 +39,12 @@ def summarise_files(files: Iterable[Path]) -> dict[str, Any]:
         "node_types": dict(sorted(kinds.items())),
     }
     for key, on_cpu in (("compute", False), ("cpu_compute", True)):
-        found = [[node.duration_us for node in nodes if node.kind == NodeType.COMP and node.on_cpu == on_cpu] for nodes in ranks]
-        if any(found):
-            sums = list(map(sum, found))
-            result[key] = {"nodes": sum(map(len, found)), "total_us": sum(sums), "most_us_of_a_rank": max(sums)}
+        durations = [
+            [node.duration_us for node in nodes if node.kind == NodeType.COMP and node.on_cpu == on_cpu] for nodes in ranks
+        ]
+        if any(durations):
+            sums = list(map(sum, durations))
+            result[key] = {"nodes": sum(map(len, durations)), "total_us": sum(sums), "most_us_of_a_rank": max(sums)}
     paths = [_critical_path_us(nodes) for nodes in ranks]
     result["critical_path"] = {"us": max(paths), "rank": sources[paths.index(max(paths))].rank}
     result["collectives"] = _collectives(ranks)
@@ -65,10 +67,10 @@ def _collectives(ranks: list[list[RankNode]]) -> list[dict[str, Any]]:
         for node in nodes:
             if node.call is not None and node.call.pattern is not None:
                 cases[node.call.pattern, node.call.group, node.call.size_bytes][rank].append(node.duration_us)
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for (pattern, group, size), by_rank in cases.items():
         counts = [len(durations) for durations in by_rank.values()]
-        found.append(
+        rows.append(
             {
                 "pattern": pattern.name,
                 "group": "all ranks" if group in ALL_RANKS else group,
@@ -79,4 +81,4 @@ def _collectives(ranks: list[list[RankNode]]) -> list[dict[str, Any]]:
                 "duration_us": sum(map(sum, by_rank.values())),
             }
         )
-    return sorted(found, key=lambda entry: -(entry["size_bytes"] or 0) * int(entry["nodes"]))
+    return sorted(rows, key=lambda entry: -(entry["size_bytes"] or 0) * int(entry["nodes"]))

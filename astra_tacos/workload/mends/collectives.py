@@ -40,13 +40,13 @@ def mend_patterns(draft: Draft, log: Log) -> None:
     """
     absent = any(_is_absent(kind) for nodes in draft.ranks for kind in nodes.collective_kinds())
     alike = _alike(draft, lambda node: node.group) if absent else {}
-    told = {node: {other.pattern or 0 for other in nodes if not _is_absent(other)} for node, nodes in alike.items()}
+    patterns = {node: {other.pattern or 0 for other in nodes if not _is_absent(other)} for node, nodes in alike.items()}
     for node in draft.collectives_of(lambda kind: kind.pattern not in PATTERN_KEYS):
         pattern = node.pattern
         if pattern is None or _is_absent(node):
             named, reason = pattern_of_name(node.name), f"its name is {node.name!r}"
             if named is None:
-                known = told[node]
+                known = patterns[node]
                 named = CommType(max(known)) if len(known) == 1 and max(known) <= max(CommType) else None
                 reason = "the same collective on other ranks is one"
             if named is None:
@@ -71,21 +71,21 @@ def _is_absent(node: DraftNode | CollectiveKind) -> bool:
 
 def _sequences(draft: Draft, key: Callable[[DraftNode], _Key]) -> dict[tuple[int, _Key], list[DraftNode]]:
     """Collectives of each rank that have one key, in the order in which they are issued."""
-    found: dict[tuple[int, _Key], list[DraftNode]] = {}
+    nodes_of: dict[tuple[int, _Key], list[DraftNode]] = {}
     for rank, nodes in enumerate(draft.ranks):
         for node in nodes.issued():
             if node.is_collective:
-                found.setdefault((rank, key(node)), []).append(node)
-    return found
+                nodes_of.setdefault((rank, key(node)), []).append(node)
+    return nodes_of
 
 
 def _alike(draft: Draft, key: Callable[[DraftNode], Hashable]) -> dict[DraftNode, list[DraftNode]]:
     """Each collective with those at its place among the collectives of one key, on all ranks that run as many of them."""
-    found: dict[Hashable, list[DraftNode]] = {}
+    nodes_of: dict[Hashable, list[DraftNode]] = {}
     for (_, value), nodes in _sequences(draft, key).items():
         for place, node in enumerate(nodes):
-            found.setdefault((value, len(nodes), place), []).append(node)
-    return {node: nodes for nodes in found.values() for node in nodes}
+            nodes_of.setdefault((value, len(nodes), place), []).append(node)
+    return {node: nodes for nodes in nodes_of.values() for node in nodes}
 
 
 def _broadcast(draft: Draft, log: Log, node: DraftNode) -> None:
@@ -181,12 +181,12 @@ def match_ranks(draft: Draft, log: Log) -> None:
         return
     sequences = _sequences(draft, lambda node: _one_name(node.group))
     for group in differing:
-        own = {
+        nodes_of = {
             rank: [node for node in sequences.get((rank, group), ()) if node.pattern != CommType.BROADCAST]
             for rank in draft.members(group) or ()
             if rank < draft.num_ranks
         }
-        _align(draft, log, group, own)
+        _align(draft, log, group, nodes_of)
 
 
 def _one_name(group: str) -> str:
@@ -202,13 +202,13 @@ def _differing_groups(draft: Draft) -> list[str]:
             of_rank = counts.setdefault(_one_name(kind.group_name or ""), {}).setdefault(rank, Counter())
             if kind.pattern != CommType.BROADCAST:
                 of_rank[kind.pattern or 0, kind.size or 0] += count
-    found = []
+    groups = []
     for group, of_ranks in sorted(counts.items()):
         members = draft.members(group) or ()
-        own = [of_ranks.get(rank, Counter()) for rank in members if rank < draft.num_ranks]
-        if len(members) > 1 and any(each != own[0] for each in own):
-            found.append(group)
-    return found
+        kinds = [of_ranks.get(rank, Counter()) for rank in members if rank < draft.num_ranks]
+        if len(members) > 1 and any(kind != kinds[0] for kind in kinds):
+            groups.append(group)
+    return groups
 
 
 def _kind(node: DraftNode) -> tuple[int, ...]:
@@ -219,41 +219,41 @@ def _pattern(node: DraftNode) -> tuple[int, ...]:
     return (node.pattern or 0,)
 
 
-def _align(draft: Draft, log: Log, group: str, own: dict[int, list[DraftNode]]) -> None:
-    fewest = min(own, key=lambda rank: len(own[rank]))
-    if not own[fewest]:
-        most = max(own, key=lambda rank: len(own[rank]))
+def _align(draft: Draft, log: Log, group: str, nodes_of: dict[int, list[DraftNode]]) -> None:
+    fewest = min(nodes_of, key=lambda rank: len(nodes_of[rank]))
+    if not nodes_of[fewest]:
+        most = max(nodes_of, key=lambda rank: len(nodes_of[rank]))
         raise ConfigError(
             f"{draft.name}: rank {fewest} runs no collective in group {group or 'of all ranks'}, rank {most} runs "
-            f"{len(own[most]):,}: which ranks take part is not known"
+            f"{len(nodes_of[most]):,}: which ranks take part is not known"
         )
-    patterns = {rank: Counter(map(_pattern, nodes)) for rank, nodes in own.items()}
+    patterns = {rank: Counter(map(_pattern, nodes)) for rank, nodes in nodes_of.items()}
     if all(counts == patterns[fewest] for counts in patterns.values()):
         for pattern in patterns[fewest]:
-            _equalise(log, [[node for node in nodes if _pattern(node) == pattern] for nodes in own.values()])
+            _equalise(log, [[node for node in nodes if _pattern(node) == pattern] for nodes in nodes_of.values()])
         return
     for key in (_kind, _pattern):
-        model = [key(node) for node in own[fewest]]
-        places = {rank: _subsequence(model, [key(node) for node in nodes]) for rank, nodes in own.items()}
+        model = [key(node) for node in nodes_of[fewest]]
+        places = {rank: _subsequence(model, [key(node) for node in nodes]) for rank, nodes in nodes_of.items()}
         if all(place is not None for place in places.values()):
             break
     else:
         rank = next(rank for rank, place in places.items() if place is None)
         raise ConfigError(
             f"{draft.name}: ranks {fewest} and {rank} run different collectives in group {group or 'of all ranks'}: "
-            f"{_told(own[fewest])} and {_told(own[rank])}"
+            f"{_told(nodes_of[fewest])} and {_told(nodes_of[rank])}"
         )
-    for rank, nodes in own.items():
+    for rank, nodes in nodes_of.items():
         kept = set(places[rank] or ())
         why = f"rank {fewest} runs no such collective: it would wait for ever"
         gone = [(node, _pattern_name(node), why) for place, node in enumerate(nodes) if place not in kept]
         draft.remove(log, gone)
-    _equalise(log, [[nodes[place] for place in places[rank] or ()] for rank, nodes in own.items()])
+    _equalise(log, [[nodes[place] for place in places[rank] or ()] for rank, nodes in nodes_of.items()])
 
 
-def _equalise(log: Log, own: list[list[DraftNode]]) -> None:
+def _equalise(log: Log, nodes_of: list[list[DraftNode]]) -> None:
     """Give the n-th nodes of all ranks the largest size of them."""
-    for nodes in zip(*own, strict=True):
+    for nodes in zip(*nodes_of, strict=True):
         size = max(node.size or 0 for node in nodes)
         for node in nodes:
             if node.size != size:
@@ -263,13 +263,13 @@ def _equalise(log: Log, own: list[list[DraftNode]]) -> None:
 
 def _subsequence(model: Sequence[_Key], keys: Sequence[_Key]) -> list[int] | None:
     """Places of `model` in `keys`, in order; None if it is not contained."""
-    found: list[int] = []
+    places: list[int] = []
     for wanted in model:
         try:
-            found.append(keys.index(wanted, found[-1] + 1 if found else 0))
+            places.append(keys.index(wanted, places[-1] + 1 if places else 0))
         except ValueError:
             return None
-    return found
+    return places
 
 
 def _told(nodes: list[DraftNode], most: int = 3) -> str:
@@ -314,7 +314,7 @@ def order_collectives(draft: Draft, log: Log) -> None:
     after, before = order_dependencies(workload.graph, order)
     by_id = [nodes.finder() for nodes in draft.ranks]
     for row, needed, rank in zip(after.tolist(), before.tolist(), trace.rank[after].tolist(), strict=True):
-        node, other = (by_id[rank](int(trace.node_id[one])) for one in (row, needed))
+        node, other = (by_id[rank](int(trace.node_id[place])) for place in (row, needed))
         if node is None or other is None:
             continue
         node.depend((other.id,))

@@ -27,8 +27,8 @@ def drop_dangling(draft: Draft, log: Log) -> None:
             missing = {dep: None for dep in node.deps if find(dep) is None}
             if missing:
                 listed = ", ".join(map(str, list(missing)[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
-                what = f"no longer depends on {listed}"
-                log.add(what, "no node of the rank has that id", node)
+                change = f"no longer depends on {listed}"
+                log.add(change, "no node of the rank has that id", node)
                 node.replace_deps(lambda dep, gone=missing: () if dep in gone else (dep,))
 
 
@@ -76,7 +76,7 @@ def _components(members: Iterable[int], needed: dict[int, set[int]]) -> list[set
 
     place = {node_id: number for number, node_id in enumerate(members)}
     edges = [(place[node_id], place[dep]) for node_id in place for dep in needed[node_id]]
-    found: dict[int, set[int]] = {}
+    parts: dict[int, set[int]] = {}
     for node_id, part in zip(place, components(len(place), *np.array(edges).T).tolist() if edges else (), strict=False):
-        found.setdefault(part, set()).add(node_id)
-    return [part for part in found.values() if len(part) > 1 or part <= needed[min(part)]]
+        parts.setdefault(part, set()).add(node_id)
+    return [part for part in parts.values() if len(part) > 1 or part <= needed[min(part)]]

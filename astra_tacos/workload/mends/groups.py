@@ -43,14 +43,14 @@ def number_groups(draft: Draft, log: Log) -> None:
     _canonical(draft, log)
     names = {*draft.groups, *(kind.group_name or "" for nodes in draft.ranks for kind in nodes.collective_kinds())}
     numbered = {name for name in names if _is_number(name)}
-    taken = set(map(int, numbered))
+    tags = set(map(int, numbered))
     everyone = list(range(draft.num_ranks))
     new: dict[str, str] = {}
 
     def number(name: str) -> str:
         if name not in new:
-            new[name] = str(next(number for number in range(1, len(taken) + 2) if number not in taken))
-            taken.add(int(new[name]))
+            new[name] = str(next(number for number in range(1, len(tags) + 2) if number not in tags))
+            tags.add(int(new[name]))
         return new[name]
 
     groups = {}
@@ -87,16 +87,16 @@ def _canonical(draft: Draft, log: Log) -> None:
 
     for node in draft.collectives_of(lambda kind: whole_of(kind.group_name) != kind.group_name):
         name = node.group_name
-        whole = whole_of(name)
-        if whole != name:
-            node.set("pg_name", whole)
-            log.add(f"pg_name {name!r} became {whole!r}", "ASTRA-sim takes whole numbers", node)
+        number = whole_of(name)
+        if number != name:
+            node.set("pg_name", number)
+            log.add(f"pg_name {name!r} became {number!r}", "ASTRA-sim takes whole numbers", node)
     groups = {}
     for name, members in draft.groups.items():
-        whole = _whole(name)
-        if whole != name and whole not in draft.groups and whole not in groups:
-            log.add(f"group {name!r} became {whole}", "ASTRA-sim takes whole numbers of 1 or more")
-            groups[whole] = members
+        number = _whole(name)
+        if number != name and number not in draft.groups and number not in groups:
+            log.add(f"group {name!r} became {number}", "ASTRA-sim takes whole numbers of 1 or more")
+            groups[number] = members
         else:
             groups[name] = members
     draft.groups = groups
@@ -190,9 +190,9 @@ def separate_plans(draft: Draft, log: Log) -> None:
 
 def _program(draft: Draft, node: DraftNode, pattern: int) -> str | None:
     """The prefix of the custom collective that a node names."""
-    own = draft.per_node.get(int(looked_up(np.array([node.id], np.uint64))[0]))
-    if own is not None:
-        return own
+    program = draft.per_node.get(int(looked_up(np.array([node.id], np.uint64))[0]))
+    if program is not None:
+        return program
     key = next((key for known, key in PATTERN_KEYS.items() if known == pattern), COMM_KEYS[0])
     entry = draft.system.get(f"{key}-implementation-custom")
     return str(entry[0]) if entry else None
@@ -211,5 +211,5 @@ def group_all_ranks(draft: Draft, log: Log) -> None:
     for node in draft.collectives():
         if node.group in ALL_RANKS:
             node.set("pg_name", name)
-            what = f"became a collective of group {name}, which is all ranks"
-            log.add(what, "ranks number them differently otherwise", node)
+            change = f"became a collective of group {name}, which is all ranks"
+            log.add(change, "ranks number them differently otherwise", node)

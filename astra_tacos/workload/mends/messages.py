@@ -36,14 +36,14 @@ def pair_messages(draft: Draft, log: Log) -> None:
 def _are_paired(draft: Draft) -> bool:
     """Whether columns say that each send has its receive, so that there is nothing to do."""
     stated = [nodes.stated_messages() for nodes in draft.ranks]
-    columns = [each for each in stated if each is not None]
+    columns = [messages for messages in stated if messages is not None]
     if len(columns) < len(stated):
         return False
-    rank = np.repeat(np.arange(len(columns)), [len(each.own) for each in columns])
-    is_send, own, peer, tag, size = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    if ((own != rank) | (peer == rank) | (peer >= draft.num_ranks) | (size == 0) | (tag > INT32_MAX)).any():
+    rank = np.repeat(np.arange(len(columns)), [len(messages.own) for messages in columns])
+    is_send, sender, peer, tag, size = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    if ((sender != rank) | (peer == rank) | (peer >= draft.num_ranks) | (size == 0) | (tag > INT32_MAX)).any():
         return False
-    keys = np.where(is_send, own, peer), np.where(is_send, peer, own), tag % TAGS, size
+    keys = np.where(is_send, sender, peer), np.where(is_send, peer, sender), tag % TAGS, size
     which = row_places(*keys)[1]
     sends, receives = (np.bincount(which[chosen], minlength=len(which)) for chosen in (is_send, ~is_send))
     return bool((sends == receives).all())
@@ -51,12 +51,12 @@ def _are_paired(draft: Draft) -> bool:
 
 def _pair_all(draft: Draft, log: Log) -> None:
     for node in draft.messages():
-        own = "comm_src" if node.kind == NodeType.COMM_SEND else "comm_dst"
-        if node.number(own) not in (None, node.rank):
-            log.set(node, own, node.rank, "the node is in this rank's file")
+        key = "comm_src" if node.kind == NodeType.COMM_SEND else "comm_dst"
+        if node.number(key) not in (None, node.rank):
+            log.set(node, key, node.rank, "the node is in this rank's file")
     _find_peers(draft, log)
-    found = ((node, _why_idle(draft, node)) for node in draft.messages())
-    draft.remove(log, ((node, NodeType(node.kind).name, reason) for node, reason in found if reason))
+    reasons = ((node, _why_idle(draft, node)) for node in draft.messages())
+    draft.remove(log, ((node, NodeType(node.kind).name, reason) for node, reason in reasons if reason))
     sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
     for pair in sorted(sends.keys() | receives.keys()):
         _pair(draft, log, pair, sends.get(pair, []), receives.get(pair, []))
@@ -97,7 +97,7 @@ def _why_idle(draft: Draft, node: DraftNode) -> str | None:
 
 def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[DraftNode]]:
     """Messages by source and destination, in the order of their rank."""
-    found: dict[tuple[int, int], list[DraftNode]] = {}
+    messages_of: dict[tuple[int, int], list[DraftNode]] = {}
     for rank, nodes in enumerate(draft.ranks):
         if not nodes.of_kind(kind):
             continue
@@ -105,8 +105,8 @@ def _by_pair(draft: Draft, kind: NodeType) -> dict[tuple[int, int], list[DraftNo
             if node.kind == kind:
                 peer = node.number(_peer_name(node)) or 0
                 pair = (rank, peer) if kind == NodeType.COMM_SEND else (peer, rank)
-                found.setdefault(pair, []).append(node)
-    return found
+                messages_of.setdefault(pair, []).append(node)
+    return messages_of
 
 
 def _size(node: DraftNode) -> int | None:
@@ -134,9 +134,9 @@ def _pair(draft: Draft, log: Log, pair: tuple[int, int], sends: list[DraftNode],
         left: list[DraftNode] = []
         met: set[DraftNode] = set()
         for send in sends:
-            found = waiting.get(key(send))
-            if found and None not in key(send):
-                pairs.append((send, found.popleft()))
+            matches = waiting.get(key(send))
+            if matches and None not in key(send):
+                pairs.append((send, matches.popleft()))
                 met.add(pairs[-1][1])
             else:
                 left.append(send)
@@ -144,23 +144,23 @@ def _pair(draft: Draft, log: Log, pair: tuple[int, int], sends: list[DraftNode],
     if len(sends) == len(receives):
         pairs += zip(sends, receives, strict=True)
         sends, receives = [], []
-    taken = {_tag(send) for send, _ in pairs}
+    tags = {_tag(send) for send, _ in pairs}
     for send, receive in pairs:
-        _agree(draft, log, send, receive, taken)
+        _agree(draft, log, send, receive, tags)
     why = f"rank {pair[0]} sends nothing like it: it would wait for ever"
     draft.remove(log, [(node, "COMM_RECV", why) for node in receives])
     for node in sends:
-        _receive(draft, log, node, pair[1], taken)
+        _receive(draft, log, node, pair[1], tags)
 
 
-def _agree(draft: Draft, log: Log, sent: DraftNode, received: DraftNode, taken: set[int | None]) -> None:
+def _agree(draft: Draft, log: Log, sent: DraftNode, received: DraftNode, tags: set[int | None]) -> None:
     """Give both sides the send's size and tag; the receive's where the send has none."""
     size = _size(sent) or _size(received) or sent.tensor_bytes() or received.tensor_bytes()
     if not size:
         raise draft.fault(sent, "a message without a size, and its receive has none either")
     tag = _tag(sent) if _tag(sent) is not None else _tag(received)
     if tag is None:
-        tag = _free_tag(taken)
+        tag = _free_tag(tags)
     for node, there in ((sent, received), (received, sent)):
         whose = f"of the message with rank {there.rank}, node {there.id}"
         if node.size != size:
@@ -169,18 +169,18 @@ def _agree(draft: Draft, log: Log, sent: DraftNode, received: DraftNode, taken: 
             log.set(node, "comm_tag", tag, f"the tag {whose}")
 
 
-def _free_tag(taken: set[int | None]) -> int:
+def _free_tag(tags: set[int | None]) -> int:
     """The lowest tag that is not taken, which then is."""
-    tag = next(number for number in range(len(taken) + 1) if number not in taken)
-    taken.add(tag)
+    tag = next(number for number in range(len(tags) + 1) if number not in tags)
+    tags.add(tag)
     return tag
 
 
-def _receive(draft: Draft, log: Log, node: DraftNode, peer: int, taken: set[int | None]) -> None:
+def _receive(draft: Draft, log: Log, node: DraftNode, peer: int, tags: set[int | None]) -> None:
     if _size(node) is None:
         raise draft.fault(node, f"a message without a size, and rank {peer} receives nothing like it")
     if _tag(node) is None:
-        log.set(node, "comm_tag", _free_tag(taken), "tags go from 0 to 499,999,999")
+        log.set(node, "comm_tag", _free_tag(tags), "tags go from 0 to 499,999,999")
     message = new_node(
         draft.new_id(peer),
         f"receive of {node.name}",
@@ -200,7 +200,7 @@ def _separate(draft: Draft, log: Log) -> None:
     sends, receives = _by_pair(draft, NodeType.COMM_SEND), _by_pair(draft, NodeType.COMM_RECV)
     for pair, sent in sends.items():
         seen: set[tuple[Hashable, ...]] = set()
-        taken = set(map(_tag, sent))
+        tags = set(map(_tag, sent))
         waiting: dict[tuple[Hashable, ...], deque[DraftNode]] = {}
         for message in receives.get(pair, []):
             waiting.setdefault(_AGREEMENTS[0](message), deque()).append(message)
@@ -210,6 +210,6 @@ def _separate(draft: Draft, log: Log) -> None:
             if key not in seen:
                 seen.add(key)
                 continue
-            tag = _free_tag(taken)
-            for one in (node, received):
-                log.set(one, "comm_tag", tag, "another message has the same tag, peers and size, and no order")
+            tag = _free_tag(tags)
+            for member in (node, received):
+                log.set(member, "comm_tag", tag, "another message has the same tag, peers and size, and no order")

@@ -62,8 +62,8 @@ def _replicate(draft: Draft, log: Log, wanted: int) -> None:
     # Groups of a part of the ranks say nothing about copies: every collective is one of all ranks.
     for node in draft.collectives():
         if node.group_name not in (None, "", "0"):
-            what = f"group {node.group_name!r} became all ranks"
-            log.add(what, "every rank is a copy of rank 0", node, is_assumed=True)
+            change = f"group {node.group_name!r} became all ranks"
+            log.add(change, "every rank is a copy of rank 0", node, is_assumed=True)
             node.drop("pg_name")
     draft.groups.clear()
 
@@ -105,7 +105,7 @@ def end_with_compute(draft: Draft, log: Log) -> None:
     ASTRA-sim's statistics throw at CPU nodes as the rank ends. That does no harm, unless the rank's last event is a message:
     ASTRA-sim then aborts. Which of several nodes ends last depends on timing.
     """
-    ranks = {found.rank for found in draft.report().findings if found.code == "A14"}
+    ranks = {finding.rank for finding in draft.report().findings if finding.code == "A14"}
     for rank in sorted(rank for rank in ranks if rank is not None):
         last = draft.ranks[rank].last()
         if not any(node.is_message for node in last):

@@ -34,8 +34,8 @@ def mend_roofline(draft: Draft, log: Log) -> None:
             draft.system["roofline-enabled"] = 0
             log.add("roofline-enabled became 0", "peak-perf or local-mem-bw is not known, and every compute node has a duration")
             return
-        what = "peak-perf" if peak <= 0 else "local-mem-bw"
-        raise ConfigError(f"system.json: {what} is absent or 0 under the roofline, and compute nodes have no durations")
+        change = "peak-perf" if peak <= 0 else "local-mem-bw"
+        raise ConfigError(f"system.json: {change} is absent or 0 under the roofline, and compute nodes have no durations")
     gone = []
     for node in lacking:
         if node.duration_us:
@@ -43,8 +43,8 @@ def mend_roofline(draft: Draft, log: Log) -> None:
             operations = int((node.duration_us * NS_PER_US + 0.5) * peak * _OPS_PER_NS)
             node.set("num_ops", operations)
             node.set("tensor_size", 1)
-            what = f"num_ops became {operations:,}, of 1 byte"
-            log.add(what, f"it takes its {node.duration_us:,} us, and stated no operations under the roofline", node)
+            change = f"num_ops became {operations:,}, of 1 byte"
+            log.add(change, f"it takes its {node.duration_us:,} us, and stated no operations under the roofline", node)
         else:
             gone.append((node, "", "no operations, no bytes or no duration: it takes no time under the roofline"))
     draft.remove(log, gone)

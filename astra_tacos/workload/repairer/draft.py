@@ -73,11 +73,11 @@ class Log:
     changes: list[Change] = field(default_factory=list)
 
     def add(
-        self, what: str, reason: str, at: DraftNode | int | None = None, *, compute_us: int = 0, is_assumed: bool = False
+        self, change: str, reason: str, at: DraftNode | int | None = None, *, compute_us: int = 0, is_assumed: bool = False
     ) -> None:
         """Add a change of a node, of a rank or of other files; the other parameters are those of `Change`."""
         rank, node = (at.rank, at.id) if isinstance(at, DraftNode) else (at, None)
-        self.changes.append(Change(self.step, what, reason, rank, node, compute_us, is_assumed))
+        self.changes.append(Change(self.step, change, reason, rank, node, compute_us, is_assumed))
 
     def set(self, node: DraftNode, name: str, value: int, reason: str, *, is_assumed: bool = False) -> None:
         """Set an attribute that is a whole number, and say what it was."""
@@ -177,8 +177,8 @@ class Draft:
     def remove(self, log: Log, gone: Iterable[tuple[DraftNode, str, str]]) -> None:
         """Remove nodes, and say of each what it is and why; what depended on them depends on what they depended on."""
         by_rank: dict[int, dict[int, DraftNode]] = {}
-        for node, what, reason in gone:
-            log.add(f"removed{what and ' '}{what}", reason, node)
+        for node, change, reason in gone:
+            log.add(f"removed{change and ' '}{change}", reason, node)
             by_rank.setdefault(node.rank, {})[node.id] = node
         for rank, removed in by_rank.items():
             self._bypass(self.ranks[rank], removed)
@@ -190,16 +190,16 @@ class Draft:
             if node_id not in removed:
                 return (node_id,)
             if node_id not in behind:
-                found: dict[int, None] = {}
+                deps: dict[int, None] = {}
                 seen, stack = {node_id}, [node_id]
                 while stack:
                     for dep in removed[stack.pop()].deps:
                         if dep not in removed:
-                            found[dep] = None
+                            deps[dep] = None
                         elif dep not in seen:
                             seen.add(dep)
                             stack.append(dep)
-                behind[node_id] = tuple(found)
+                behind[node_id] = tuple(deps)
             return behind[node_id]
 
         for node in nodes.depending_on(removed.values()):

@@ -65,7 +65,7 @@ def bytes_of_tensors(inputs: Iterable[Any]) -> int | None:
 
     A tensor is a list of its id, storage, offset, number of elements, bytes of each, and device.
     """
-    found: dict[tuple[int, ...], int] = {}
+    sizes: dict[tuple[int, ...], int] = {}
     stack = list(inputs)
     while stack:
         value = stack.pop()
@@ -73,10 +73,10 @@ def bytes_of_tensors(inputs: Iterable[Any]) -> int | None:
             continue
         numbers = tuple(value[:5])
         if len(value) == 6 and isinstance(value[5], str) and all(type(number) is int for number in numbers):
-            found[numbers] = max(numbers[3], 0) * max(numbers[4], 0)
+            sizes[numbers] = max(numbers[3], 0) * max(numbers[4], 0)
         else:
             stack.extend(value)
-    return sum(found.values()) if found else None
+    return sum(sizes.values()) if sizes else None
 
 
 INTEGERS = {

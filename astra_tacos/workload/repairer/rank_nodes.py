@@ -168,12 +168,14 @@ class RankNodes:
 
     def collective_kinds(self) -> Counter[CollectiveKind]:
         """Number of collectives of each kind, in the order of the first of each."""
-        found = list(self._kinds_of_columns())
+        all_kinds = list(self._kinds_of_columns())
         rest = np.flatnonzero(~self._states_collective() & self._is_left & (self.is_changed | self._is_collective()))
         nodes = [*((row, self._node(row)) for row in rest.tolist()), *((len(self._is_left), node) for node in self._new)]
-        found += [(row, CollectiveKind(node.group_name, node.pattern, node.size), 1) for row, node in nodes if node.is_collective]
+        all_kinds += [
+            (row, CollectiveKind(node.group_name, node.pattern, node.size), 1) for row, node in nodes if node.is_collective
+        ]
         kinds: Counter[CollectiveKind] = Counter()
-        for _, kind, count in sorted(found, key=lambda entry: entry[0]):
+        for _, kind, count in sorted(all_kinds, key=lambda entry: entry[0]):
             kinds[kind] += count
         return kinds
 
@@ -214,8 +216,8 @@ class RankNodes:
         if not stated.all() or any(node.is_message for node in (*self._chosen(self.is_changed), *self._new)):
             return None
         sends = columns.kind[rows] == NodeType.COMM_SEND
-        own, peer = np.where(sends, source, destination), np.where(sends, destination, source)
-        return StatedMessages(sends, own, peer, tag, size)
+        own_rank, peer = np.where(sends, source, destination), np.where(sends, destination, source)
+        return StatedMessages(sends, own_rank, peer, tag, size)
 
     def communication_on_cpu(self) -> list[DraftNode]:
         """Collectives and messages that run on the CPU."""
@@ -285,11 +287,11 @@ class RankNodes:
         owner = np.repeat(np.arange(len(columns.node_id)), np.diff(columns.dep_first))
         counts = (columns.dep != DANGLING) & (self._is_left & ~self.is_changed)[owner]
         counts &= columns.node_id[np.where(counts, columns.dep, 0)] >= columns.node_id[owner] if len(owner) else counts
-        found = [(int(columns.node_id[owner[at]]), int(columns.node_id[columns.dep[at]])) for at in np.flatnonzero(counts)]
+        dependencies = [(int(columns.node_id[owner[at]]), int(columns.node_id[columns.dep[at]])) for at in np.flatnonzero(counts)]
         for node in self._chosen(self.is_changed):
-            found += ((node.id, dep) for dep in node.deps if dep >= node.id)
+            dependencies += ((node.id, dep) for dep in node.deps if dep >= node.id)
         find = self.finder()
-        return [(node_id, dep) for node_id, dep in found if find(dep) is not None]
+        return [(node_id, dep) for node_id, dep in dependencies if find(dep) is not None]
 
     def issued(self) -> list[DraftNode]:
         """Collectives and messages in an order that dependencies of all nodes allow, the lowest id first of those that are ready.

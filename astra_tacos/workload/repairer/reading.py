@@ -86,8 +86,8 @@ def read_draft(inputs: RepairInputs, backend: Backend | str | None, num_ranks: i
             file = load_file(path)
             head, nodes = read_metadata(file), RankNodes.of_file(first_rank + rank, file)
         except ConfigError:  # no trace, or one with faults that only messages can show
-            head, found = read_messages(path)
-            nodes = RankNodes(first_rank + rank, map(DraftNode, found))
+            head, node_messages = read_messages(path)
+            nodes = RankNodes(first_rank + rank, map(DraftNode, node_messages))
         metadata.append(head)
         ranks.append(nodes)
         if is_compressed(path):

@@ -22,10 +22,12 @@ _CHEAPER = 0.95
 
 
 def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
-    candidates = [one for one in graph.operations if one.pattern == CommType.ALL_REDUCE and len(one.members) > 1]
+    candidates = [
+        operation for operation in graph.operations if operation.pattern == CommType.ALL_REDUCE and len(operation.members) > 1
+    ]
     wave = _waves(graph, candidates)
-    count = Counter((one.group, wave[one]) for one in candidates)
-    chosen = [one for one in candidates if count[one.group, wave[one]] > 1]
+    count = Counter((operation.group, wave[operation]) for operation in candidates)
+    chosen = [operation for operation in candidates if count[operation.group, wave[operation]] > 1]
     if not chosen:
         return ["decouple: no two All-Reduces of a group could overlap: each waits for the one before"]
     ready = readiness(graph, setting.duration_of)
@@ -33,30 +35,30 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     after = relations(graph)[0]
     halves: dict[Operation, tuple[Operation, Operation]] = {}
     gone: dict[Task, list[Task]] = {}
-    for one in chosen:
-        needed = max((level[later] for later in after.get(one, ())), default=0)
-        halves[one] = early, late = _halves(one, setting)
-        early.urgency, late.urgency = (_EARLY, ready[one]), (_LATE, -needed)
-        for place, task in enumerate(one.tasks):
+    for operation in chosen:
+        needed = max((level[later] for later in after.get(operation, ())), default=0)
+        halves[operation] = early, late = _halves(operation, setting)
+        early.urgency, late.urgency = (_EARLY, ready[operation]), (_LATE, -needed)
+        for place, task in enumerate(operation.tasks):
             scatter, gather = early.tasks[place], late.tasks[place]
             gather.data, gather.ctrl = [scatter], []
             graph.ranks[task.rank].append(scatter)
             gone[task] = [gather]
     if values["barrier"] == "yes":
         _bar(chosen, wave, ready, halves)
-    kept = [one for one in graph.operations if one not in halves]
+    kept = [operation for operation in graph.operations if operation not in halves]
     graph.replace(gone, kept + [half for pair in halves.values() for half in pair])
     return _cheaper(halves, setting)
 
 
 def _cheaper(halves: Mapping[Operation, tuple[Operation, Operation]], setting: Setting) -> list[str]:
     """Say so where the halves alone are faster than the whole: ASTRA-sim's own All-Reduces in several dimensions send more."""
-    whole = sum(map(setting.duration_of, halves))
+    together_ns = sum(map(setting.duration_of, halves))
     both = sum(setting.duration_of(half) for pair in halves.values() for half in pair)
-    if both >= whole * _CHEAPER:
+    if both >= together_ns * _CHEAPER:
         return []
     return [
-        f"decouple: All-Reduces alone take {whole:,} ns, their halves {both:,} ns: so much is gained by another algorithm, "
+        f"decouple: All-Reduces alone take {together_ns:,} ns, their halves {both:,} ns: so much is gained by another algorithm, "
         "not by overlap"
     ]
 
@@ -65,17 +67,17 @@ def _waves(graph: TaskGraph, candidates: list[Operation]) -> dict[Operation, int
     """The longest chain of All-Reduces that each one waits for: those of one backward pass have the same."""
     above = ancestors(graph, candidates)
     wave: dict[Operation, int] = {}
-    for one in sorted(candidates, key=lambda one: above[one].bit_count()):
-        earlier = (wave[other] for at, other in enumerate(candidates) if above[one] >> at & 1)
-        wave[one] = max(earlier, default=-1) + 1
+    for operation in sorted(candidates, key=lambda operation: above[operation].bit_count()):
+        earlier = (wave[other] for at, other in enumerate(candidates) if above[operation] >> at & 1)
+        wave[operation] = max(earlier, default=-1) + 1
     return wave
 
 
-def _halves(one: Operation, setting: Setting) -> tuple[Operation, Operation]:
-    ranks = len(one.members)
-    shard = max(-(-one.size_bytes // ranks), setting.least_bytes)
-    early = one.like(CommType.REDUCE_SCATTER, shard * ranks, one.content, "_reduce_scatter")
-    late = one.like(CommType.ALL_GATHER, shard, one.content, "_all_gather", 0.5)
+def _halves(operation: Operation, setting: Setting) -> tuple[Operation, Operation]:
+    ranks = len(operation.members)
+    shard = max(-(-operation.size_bytes // ranks), setting.least_bytes)
+    early = operation.like(CommType.REDUCE_SCATTER, shard * ranks, operation.content, "_reduce_scatter")
+    late = operation.like(CommType.ALL_GATHER, shard, operation.content, "_all_gather", 0.5)
     return early, late
 
 
@@ -87,12 +89,12 @@ def _bar(
 ) -> None:
     """Let the All-Gathers of a wave wait for its last Reduce-Scatter, behind which a rank has no other."""
     last: dict[tuple[int, int], Task] = {}
-    for one in sorted(chosen, key=lambda one: (ready[one], one.place)):
-        for task in halves[one][0].tasks:
-            last[task.rank, wave[one]] = task
-    for one in chosen:
-        for task in halves[one][1].tasks:
-            final = last[task.rank, wave[one]]
+    for operation in sorted(chosen, key=lambda operation: (ready[operation], operation.place)):
+        for task in halves[operation][0].tasks:
+            last[task.rank, wave[operation]] = task
+    for operation in chosen:
+        for task in halves[operation][1].tasks:
+            final = last[task.rank, wave[operation]]
             if final not in task.data:
                 task.ctrl.append(final)
 

@@ -27,15 +27,20 @@ _TRIED_MIB = (1, 5, 100)
 
 
 def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> list[str]:
-    chosen = [one for one in graph.operations if one.pattern == CommType.ALL_REDUCE and not one.is_changed]
+    chosen = [
+        operation for operation in graph.operations if operation.pattern == CommType.ALL_REDUCE and not operation.is_changed
+    ]
     if len(chosen) < 2:
         return ["fuse: there are no two All-Reduces"]
     ready = readiness(graph, setting.duration_of)
     number = {operation: at for at, operation in enumerate(chosen)}
     above = ancestors(graph, chosen)
     buckets: list[list[Operation]] = []
-    for group in dict.fromkeys(one.group for one in chosen):
-        line = sorted((one for one in chosen if one.group == group), key=lambda one: (ready[one], one.place))
+    for group in dict.fromkeys(operation.group for operation in chosen):
+        line = sorted(
+            (operation for operation in chosen if operation.group == group),
+            key=lambda operation: (ready[operation], operation.place),
+        )
         buckets += _by_time(line, ready, setting) if values["rule"] == "mgwfbp" else _by_size(line, number, above, values)
     buckets = [part for bucket in buckets for part in _independent(bucket, number, above) if len(part) > 1]
     buckets = _without_cycles(buckets, number, above)
@@ -43,14 +48,14 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
         return ["fuse: no two All-Reduces of a group are independent and small enough"]
     gone: dict[Task, list[Task]] = {}
     fused_away: set[Operation] = set()
-    made = []
+    fused_operations = []
     for at, bucket in enumerate(buckets):
         fused = _fused(bucket, at)
-        made.append(fused)
+        fused_operations.append(fused)
         fused_away |= set(bucket)
-        for one in bucket:
-            gone |= {task: [other] for task, other in zip(one.tasks, fused.tasks, strict=True)}
-    graph.replace(gone, [one for one in graph.operations if one not in fused_away] + made)
+        for operation in bucket:
+            gone |= {task: [other] for task, other in zip(operation.tasks, fused.tasks, strict=True)}
+    graph.replace(gone, [operation for operation in graph.operations if operation not in fused_away] + fused_operations)
     return []
 
 
@@ -61,13 +66,13 @@ def _by_size(
     buckets: list[list[Operation]] = []
     bucket: list[Operation] = []
     is_first = True
-    for one in line:
-        if bucket and any(above[one] >> number[other] & 1 for other in bucket):
+    for operation in line:
+        if bucket and any(above[operation] >> number[other] & 1 for other in bucket):
             buckets.append(bucket)
             bucket, is_first = [], True
-        elif buckets and not bucket and any(above[one] >> number[other] & 1 for other in buckets[-1]):
+        elif buckets and not bucket and any(above[operation] >> number[other] & 1 for other in buckets[-1]):
             is_first = True
-        bucket.append(one)
+        bucket.append(operation)
         cap = values["first"] if is_first and values["first"] else values["cap"]
         if sum(other.size_bytes for other in bucket) >= cap:
             buckets.append(bucket)
@@ -79,29 +84,29 @@ def _by_time(line: list[Operation], ready: dict[Operation, int], setting: Settin
     buckets: list[list[Operation]] = []
     bucket = [line[0]]
     free = 0
-    for one in line[1:]:
+    for operation in line[1:]:
         size = sum(other.size_bytes for other in bucket)
         probe = bucket[-1].like(CommType.ALL_REDUCE, setting.least_bytes, (), "")
         latency = setting.duration_of(probe)
         begins = max(free, ready[bucket[-1]])
-        if begins >= ready[one] or ready[one] - begins < latency or size < _ALWAYS_BELOW:
-            bucket.append(one)
+        if begins >= ready[operation] or ready[operation] - begins < latency or size < _ALWAYS_BELOW:
+            bucket.append(operation)
             continue
-        whole = bucket[-1].like(CommType.ALL_REDUCE, size, (), "")
-        free = begins + setting.duration_of(whole)
+        fused = bucket[-1].like(CommType.ALL_REDUCE, size, (), "")
+        free = begins + setting.duration_of(fused)
         buckets.append(bucket)
-        bucket = [one]
+        bucket = [operation]
     return [*buckets, bucket]
 
 
 def _independent(bucket: list[Operation], number: dict[Operation, int], above: dict[Operation, int]) -> list[list[Operation]]:
     """A bucket in parts in which nothing waits for anything else of the part, and which ASTRA-sim takes."""
     parts: list[list[Operation]] = [[]]
-    for one in bucket:
-        is_waiting = any(above[one] >> number[other] & 1 for other in parts[-1])
-        if is_waiting or sum(other.size_bytes for other in parts[-1]) + one.size_bytes > MAX_SIZE_BYTES:
+    for operation in bucket:
+        is_waiting = any(above[operation] >> number[other] & 1 for other in parts[-1])
+        if is_waiting or sum(other.size_bytes for other in parts[-1]) + operation.size_bytes > MAX_SIZE_BYTES:
             parts.append([])
-        parts[-1].append(one)
+        parts[-1].append(operation)
     return parts
 
 
@@ -116,10 +121,10 @@ def _without_cycles(
     while True:
         place = np.arange(len(number))
         for at, bucket in enumerate(buckets):
-            place[[number[one] for one in bucket]] = len(number) + at
+            place[[number[operation] for operation in bucket]] = len(number) + at
         pairs = {
-            (int(place[before]), int(place[number[one]]))
-            for one, bits in above.items()
+            (int(place[before]), int(place[number[operation]]))
+            for operation, bits in above.items()
             for before in range(bits.bit_length())
             if bits >> before & 1
         }
@@ -139,18 +144,20 @@ def _without_cycles(
 
 def _fused(bucket: list[Operation], at: int) -> Operation:
     last = bucket[-1]
-    content = [extent for one in bucket for extent in one.content]
-    fused = last.like(last.pattern, sum(one.size_bytes for one in bucket), content, f"_fused{at}")
+    content = [extent for operation in bucket for extent in operation.content]
+    fused = last.like(last.pattern, sum(operation.size_bytes for operation in bucket), content, f"_fused{at}")
     for place, task in enumerate(fused.tasks):
-        same = [one.tasks[place] for one in bucket]
-        task.data = list(dict.fromkeys(dep for one in same for dep in one.data))
-        task.ctrl = [dep for dep in dict.fromkeys(dep for one in same for dep in one.ctrl) if dep not in task.data]
+        same = [operation.tasks[place] for operation in bucket]
+        task.data = list(dict.fromkeys(dep for task in same for dep in task.data))
+        task.ctrl = [dep for dep in dict.fromkeys(dep for task in same for dep in task.ctrl) if dep not in task.data]
     return fused
 
 
 def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
     """Caps that some All-Reduce does not reach alone, and buckets by time."""
-    smallest = min((one.size_bytes for one in graph.operations if one.pattern == CommType.ALL_REDUCE), default=0)
+    smallest = min(
+        (operation.size_bytes for operation in graph.operations if operation.pattern == CommType.ALL_REDUCE), default=0
+    )
     yield from ({"cap": mib << 20} for mib in _TRIED_MIB if mib << 20 > smallest)
     yield {"rule": "mgwfbp"}
 

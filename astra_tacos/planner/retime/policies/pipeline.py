@@ -28,8 +28,8 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     pieces: dict[Operation, list[Operation]] = {}
     parts: dict[Task, list[Task]] = {}
     too_short = 0
-    for one in graph.operations:
-        beside = neighbours(one, users)
+    for operation in graph.operations:
+        beside = neighbours(operation, users)
         if beside is None:
             continue
         producers, work = beside[0], [*beside[0], *beside[1]]
@@ -37,11 +37,11 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
             too_short += 1
             continue
         check_growth(graph, (len(parts) + len(work)) * count, "pipeline")
-        cut = pieces_of(one, count, setting)
-        if len(cut) != count or not _gains(one, cut, producers, setting):
+        cut = pieces_of(operation, count, setting)
+        if len(cut) != count or not _gains(operation, cut, producers, setting):
             continue
-        pieces[one] = cut
-        parts |= {task: [piece.tasks[at] for piece in cut] for at, task in enumerate(one.tasks)}
+        pieces[operation] = cut
+        parts |= {task: [piece.tasks[at] for piece in cut] for at, task in enumerate(operation.tasks)}
         parts |= {task: task.cut(count) for task in work if task not in parts}
     notes = [f"pipeline: {too_short:,} collectives are beside compute nodes too short for {count} parts"] if too_short else []
     if values["messages"] == "yes":
@@ -49,11 +49,11 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     if not parts:
         return [*notes, "pipeline: no collective with one producer on each member gains by it"]
     piecewise = piecewise_dependencies(graph, users)
-    for task, own in parts.items():
-        for number, piece in enumerate(own):
+    for task, task_parts in parts.items():
+        for number, piece in enumerate(task_parts):
             piece.data = [parts[dep][number] if (dep, task) in piecewise and dep in parts else dep for dep in task.data]
-    kept = [one for one in graph.operations if one not in pieces]
-    graph.replace(parts, kept + [part for own in pieces.values() for part in own])
+    kept = [operation for operation in graph.operations if operation not in pieces]
+    graph.replace(parts, kept + [part for cut_operations in pieces.values() for part in cut_operations])
     return notes
 
 
@@ -69,23 +69,23 @@ def neighbours(operation: Operation, users: Users) -> tuple[list[Task], list[Tas
 
 def piecewise_dependencies(graph: TaskGraph, users: Users) -> set[tuple[Task, Task]]:
     """Dependencies, as what is waited for and what waits, that hold piece by piece where both are cut."""
-    found: set[tuple[Task, Task]] = set()
-    for one in graph.operations:
-        beside = neighbours(one, users)
+    dependencies: set[tuple[Task, Task]] = set()
+    for operation in graph.operations:
+        beside = neighbours(operation, users)
         if beside is not None:
-            found |= {(task.data[0], task) for task in one.tasks}
-            found |= {(task, user) for task in one.tasks for user in users.get(task, ()) if user.computes}
+            dependencies |= {(task.data[0], task) for task in operation.tasks}
+            dependencies |= {(task, user) for task in operation.tasks for user in users.get(task, ()) if user.computes}
     for task in graph.tasks():
         if task.sends_to is not None and len(task.data) == 1:
-            found.add((task.data[0], task))
-            found |= {(task.sends_to, user) for user in users.get(task.sends_to, ()) if user.computes}
-    return found
+            dependencies.add((task.data[0], task))
+            dependencies |= {(task.sends_to, user) for user in users.get(task.sends_to, ()) if user.computes}
+    return dependencies
 
 
 def _cut_messages(graph: TaskGraph, setting: Setting, users: Users, count: int, parts: dict[Task, list[Task]]) -> list[str]:
     """Cut messages, and compute tasks beside them; each piece has a tag of its own."""
     tag = setting.free_tag
-    found = 0
+    num_cut = 0
     for task in list(graph.tasks()):
         receive = task.sends_to
         if receive is None or task.parts > 1 or len(task.data) != 1 or setting.size_bytes[task.row] < count:
@@ -93,19 +93,19 @@ def _cut_messages(graph: TaskGraph, setting: Setting, users: Users, count: int, 
         producer = task.data[0]
         readers = [user for user in users.get(receive, ()) if user.computes]
         beside = [*readers, *([producer] if producer.computes else [])]
-        work = [one for one in beside if one not in parts]
-        if not beside or not all(_is_divisible(one, count, setting) for one in work) or tag + count > TAGS:
+        work = [neighbour for neighbour in beside if neighbour not in parts]
+        if not beside or not all(_is_divisible(task, count, setting) for task in work) or tag + count > TAGS:
             continue
         check_growth(graph, (len(parts) + len(work) + 2) * count, "pipeline")
-        parts |= {one: one.cut(count) for one in work}
+        parts |= {neighbour: neighbour.cut(count) for neighbour in work}
         sent, received = task.cut(count), receive.cut(count)
-        for one, other in zip(sent, received, strict=True):
-            one.sends_to, one.tag, other.tag = other, tag, tag
-            one.urgency, one.ctrl, other.ctrl = task.urgency, list(task.ctrl), list(receive.ctrl)
+        for send, other in zip(sent, received, strict=True):
+            send.sends_to, send.tag, other.tag = other, tag, tag
+            send.urgency, send.ctrl, other.ctrl = task.urgency, list(task.ctrl), list(receive.ctrl)
             tag += 1
         parts[task], parts[receive] = sent, received
-        found += 1
-    return [] if found else [f"pipeline: no message is beside compute nodes that can be cut into {count} parts"]
+        num_cut += 1
+    return [] if num_cut else [f"pipeline: no message is beside compute nodes that can be cut into {count} parts"]
 
 
 def _is_divisible(task: Task, count: int, setting: Setting) -> bool:
@@ -118,10 +118,10 @@ def _is_divisible(task: Task, count: int, setting: Setting) -> bool:
     return bool(setting.duration_us[task.row] >= count)
 
 
-def _gains(one: Operation, parts: list[Operation], producers: list[Task], setting: Setting) -> bool:
-    whole, part = setting.duration_of(one), setting.duration_of(parts[0])
-    hidden = min(whole, max(task.duration_ns for task in producers)) * (len(parts) - 1) // len(parts)
-    return hidden > len(parts) * part - whole
+def _gains(operation: Operation, parts: list[Operation], producers: list[Task], setting: Setting) -> bool:
+    undivided_ns, part = setting.duration_of(operation), setting.duration_of(parts[0])
+    hidden = min(undivided_ns, max(task.duration_ns for task in producers)) * (len(parts) - 1) // len(parts)
+    return hidden > len(parts) * part - undivided_ns
 
 
 def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:

@@ -25,11 +25,11 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
         return max((level[later] for later in after.get(vertex, ())), default=0)
 
     known = 0
-    for one in graph.operations:
-        is_first = values["first"] == "all-to-all" and one.pattern == CommType.ALL_TO_ALL
-        needed = consumers_ns(one)
+    for operation in graph.operations:
+        is_first = values["first"] == "all-to-all" and operation.pattern == CommType.ALL_TO_ALL
+        needed = consumers_ns(operation)
         known += needed > 0
-        one.urgency = (0 if is_first else 1, -needed)
+        operation.urgency = (0 if is_first else 1, -needed)
     for task in graph.tasks():
         if task.kind == NodeType.COMM_SEND:
             task.urgency = (1, -(consumers_ns(task) if task.sends_to is None else consumers_ns(task.sends_to)))

@@ -66,16 +66,16 @@ def _consumers(graph: TaskGraph, free: Mapping[Task, None]) -> dict[Task, float]
         for dep in task.data:
             if dep.kind == NodeType.COMM_COLL:
                 first[dep] = min(first.get(dep, math.inf), task.place)
-    found: dict[Task, float] = {}
+    consumers: dict[Task, float] = {}
     for task in graph.tasks():
         if task.kind == NodeType.COMM_COLL:
             for dep in task.data:
-                found[dep] = min(found.get(dep, math.inf), first.get(task, math.inf))
+                consumers[dep] = min(consumers.get(dep, math.inf), first.get(task, math.inf))
     for sum_of_later in free:  # the last ones first
         for dep in sum_of_later.data:
             if dep in free:
-                found[dep] = min(found.get(dep, math.inf), found.get(sum_of_later, math.inf))
-    return found
+                consumers[dep] = min(consumers.get(dep, math.inf), consumers.get(sum_of_later, math.inf))
+    return consumers
 
 
 def _hold(tasks: list[Task], consumers: Mapping[Task, float], share: int) -> None:
@@ -93,8 +93,8 @@ def _hold(tasks: list[Task], consumers: Mapping[Task, float], share: int) -> Non
             until = math.inf
         passes[-1].append(task)
         until = min(until, consumers.get(task, math.inf))
-    for one in passes:
-        for task in one[: len(one) - len(one) * min(share, 100) // 100]:
+    for tasks_of_pass in passes:
+        for task in tasks_of_pass[: len(tasks_of_pass) - len(tasks_of_pass) * min(share, 100) // 100]:
             task.moves = False
 
 

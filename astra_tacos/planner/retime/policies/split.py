@@ -25,16 +25,20 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     gone: dict[Task, list[Task]] = {}
     operations: list[Operation] = []
     least = max(values["partition"], setting.least_bytes)
-    cut = [one for one in graph.operations if one.pattern in _PATTERNS[values["of"]] and one.size_bytes > least]
-    check_growth(graph, sum(-(-one.size_bytes // least) * len(one.tasks) for one in cut), "split")
-    for one in graph.operations:
-        count = -(-one.size_bytes // values["partition"])
-        pieces = pieces_of(one, count, setting) if one.pattern in _PATTERNS[values["of"]] else []
+    cut = [
+        operation
+        for operation in graph.operations
+        if operation.pattern in _PATTERNS[values["of"]] and operation.size_bytes > least
+    ]
+    check_growth(graph, sum(-(-operation.size_bytes // least) * len(operation.tasks) for operation in cut), "split")
+    for operation in graph.operations:
+        count = -(-operation.size_bytes // values["partition"])
+        pieces = pieces_of(operation, count, setting) if operation.pattern in _PATTERNS[values["of"]] else []
         if len(pieces) < 2:
-            operations.append(one)
+            operations.append(operation)
             continue
         operations += pieces
-        gone |= {task: [piece.tasks[at] for piece in pieces] for at, task in enumerate(one.tasks)}
+        gone |= {task: [piece.tasks[at] for piece in pieces] for at, task in enumerate(operation.tasks)}
     if not gone:
         return [f"split: no collective has more than {values['partition']:,} bytes"]
     graph.replace(gone, operations)
@@ -71,20 +75,20 @@ def pieces_of(operation: Operation, count: int, setting: Setting) -> list[Operat
 
 def _content(operation: Operation, begin: int, end: int) -> list[Extent]:
     """The part of an operation's content from one of its bytes to another."""
-    found = []
+    extents = []
     at = 0
     for extent in operation.content:
         size = extent.end - extent.begin
         first, last = max(begin - at, 0), min(end - at, size)
         if first < last:
-            found.append(Extent(extent.instance, extent.begin + first, extent.begin + last))
+            extents.append(Extent(extent.instance, extent.begin + first, extent.begin + last))
         at += size
-    return found
+    return extents
 
 
 def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
     """Parts of the largest collective."""
-    largest = max((one.size_bytes for one in graph.operations), default=1)
+    largest = max((operation.size_bytes for operation in graph.operations), default=1)
     for parts in (2, 4, 8, 16):
         yield {"partition": max(-(-largest // parts), 1)}
     if graph.has(CommType.ALL_TO_ALL):
