@@ -249,7 +249,7 @@ def test_a_plan_that_is_not_written_yet_writes_the_same(tmp_path):
         (lambda: at.sweep("none.yml", "out"), "none.yml: "),
         (lambda: at.sweep("none.yml", "out", timeout=-1.0), "timeout: found -1.0"),
         (lambda: at.report(NETWORK, "x.gif"), "x.gif: expected a name that ends in .html"),
-        (lambda: at.report(NETWORK, "x.svg", title="t"), "title: found it for a figure, expected it for a page"),
+        (lambda: at.report(NETWORK, "x.svg", title="t"), "title: is for pages, and x.svg is a figure"),
         (lambda: at.report(NETWORK, "x.svg", kind="cake"), "kind: found 'cake'"),
         (lambda: at.plan("configs/workload/transformer_16"), "network='N.yml'"),
     ],

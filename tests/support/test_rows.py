@@ -64,7 +64,7 @@ def test_an_answer_is_short_and_details_are_asked_for(capsys):
     print_result(found, error=0.05)
     assert capsys.readouterr().out.splitlines() == [
         *("what was found", "", "  time  1,000 ns  plus or minus 5.0%, best", "", "few", "what  ns", "a      1"),
-        *("", "1 note: --verbose shows it"),
+        *("", "add --verbose to read 1 note"),
     ]
     print_result(found, verbose=True)
     assert capsys.readouterr().out.splitlines() == [

@@ -20,6 +20,7 @@ from astra_tacos.workload.importer.rank_nodes import RankNode, RankSource, find_
 from astra_tacos.workload.importer.simai import POLICY, SimaiWorkload, read_simai_workload
 from astra_tacos.workload.mends.mend import Mend
 from astra_tacos.workload.repairer.draft import Draft, Log
+from astra_tacos.workload.repairer.jobs import Job
 from astra_tacos.workload.repairer.node import ALL_RANKS
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of
@@ -87,8 +88,8 @@ def import_run(
         if options.num_ranks is not None or options.num_passes > 1 or inputs.groups is not None:
             raise ConfigError(f"{source}: runs say their ranks, passes and groups, expected no --ranks, --passes or --comm-group")
         with garbage_kept():
-            draft, notes = join_jobs(paths, PREFIX, inputs, options.backend)
-        return _finished(draft, output, options, source, notes, mends, log)
+            draft, notes, jobs = join_jobs(paths, PREFIX, inputs, options.backend)
+        return _finished(draft, output, options, source, notes, mends, log, jobs)
     with garbage_kept():
         if any(first_word(path) in (POLICY, *POLICIES) for path in paths):
             made = _of_layers(paths, inputs.network, options, log)
@@ -105,10 +106,17 @@ def import_run(
 
 
 def _finished(
-    draft: Draft, output: Path, options: ImportOptions, source: str, notes: tuple[str, ...], mends: tuple[Mend, ...], log: Log
+    draft: Draft,
+    output: Path,
+    options: ImportOptions,
+    source: str,
+    notes: tuple[str, ...],
+    mends: tuple[Mend, ...],
+    log: Log,
+    jobs: tuple[Job, ...] = (),
 ) -> RepairResult:
     try:
-        return finish_run(draft, output, mends, options.without, notes=notes, changes=log.changes)
+        return finish_run(draft, output, mends, options.without, notes=notes, jobs=jobs, changes=log.changes)
     except AstraTacosError as error:
         raise type(error)(f"{source}: {error}") from None
 
