@@ -129,9 +129,9 @@ def policy_times(plan: Mapping[str, Any], source: str, most: int) -> list[Policy
     tried = [one for one in found["tried"] if one["end_ns"] is not None]
     tried.sort(key=lambda one: one["iteration_ns"] or one["end_ns"])
     if any(one["compute_ns"] is None or one["exposed_ns"] is None for one in tried):
-        raise ConfigError(f"{source}: a run that was tried and ended has no compute or exposed time: plan it again")
+        raise ConfigError(f"{source}: an entry of a finished run has no compute or exposed time: plan the run again")
     if any("uses" not in one for one in tried):
-        raise ConfigError(f"{source}: what was tried does not say which policies it uses, expected a newer plan --schedule")
+        raise ConfigError(f"{source}: an entry does not name its policies, expected a plan by a newer plan --schedule")
     alone: dict[str, dict[str, Any]] = {}
     for one in tried:
         if one["policies"] == found["policies"]:

@@ -224,7 +224,8 @@ def _replayed(
         return written
 
     beside = [row for row in outcome.rows() if row.importance is Importance.DETAIL]
-    return Replayed(run_title(run), figures, [*run_rows(figures), *job_rows(jobs, outcome.finish_ns), *beside], report, write=write)
+    answer = [*run_rows(figures), *job_rows(jobs, outcome.finish_ns), *beside]
+    return Replayed(run_title(run), figures, answer, report, write=write)
 
 
 def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, limit: int | None, progress: Progress) -> Replayed:

@@ -48,7 +48,7 @@ def test_texts_become_jobs_on_one_network(tmp_path, monkeypatch):
         "import hello.txt --output x": "hello.txt: begins with 'hello', expected JSON of PyTorch (.json), a workload text of",
         "import w.txt --output x": "w.txt: a workload text of ASTRA-sim 1.0 does not say its ranks, expected --network",
         "import first second --network n.yml --output x": "n.yml: found 4 NPUs, but the 2 runs have 8 ranks together",
-        "import first w.txt --network both.yml --output x": "w.txt: no directory, expected run directories alone",
+        "import first w.txt --network both.yml --output x": "w.txt: not a directory, expected only run directories",
     }.items():
         status, _, err = invoke(command)
         assert status == BAD_INPUT and message in err and err.count("\n") == 1 and not Path("x").exists()

@@ -117,10 +117,10 @@ def test_a_page_of_a_sweep_has_the_points_of_a_condition(here):
 @pytest.mark.parametrize(
     ("what", "expected"),
     {
-        "report run -o x.svg --title a": "title: is for pages, and x.svg is a figure: leave out title, or choose a name that ends in .html",
-        "report run -o x.html --width single": "width: is for figures, and x.html is a page: leave out width, or choose a name that ends in .svg or .pdf",
+        "report run -o x.svg --title a": "title: is for pages, and x.svg is a figure: leave out title",
+        "report run -o x.html --width single": "width: is for figures, and x.html is a page: leave out width",
         "report compared -o x.html --where cost>1": "where: is for sweeps, and compared is the output of another command",
-        "report torus.yml -o x.svg --chunk 0": "chunk: found for a figure of the kind topology, expected for a figure of the kind",
+        "report torus.yml -o x.svg --chunk 0": "chunk: found for a figure of the kind topology, expected for",
         "plot topology torus.yml -o x.svg": "plot is gone: `astra-tacos report INPUT -o x.svg` does the same.",
     }.items(),
 )

@@ -82,7 +82,7 @@ def test_without_pandas_a_frame_is_refused_in_one_line(monkeypatch):
         return imported(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match="found no pandas, expected it for a data frame: pip install pandas"):
+    with pytest.raises(ConfigError, match="a data frame needs pandas, which is not installed: pip install pandas"):
         Answer("what was found", (Row("time", 1),)).to_pandas()
 
 

@@ -219,7 +219,7 @@ def check_collectives(folder: Path, paths: Sequence[Path], reading: Reading, lea
         errors = errors_of_rows(model, rows)
     if not np.isfinite(errors).all():
         path = folder / CALIBRATION_FILE
-        raise ConfigError(f"{path}: its constants give times without end, expected fitted ones: calibrate again")
+        raise ConfigError(f"{path}: the constants give infinite times, expected fitted constants: calibrate again")
     groups: dict[str, dict[str, list[float]]] = {"collective": {}, "size": {}, "nodes": {}}
     for row, error in zip(rows, errors, strict=True):
         size = _SIZES_IN_ONE ** int(np.log(row.size_bytes) / np.log(_SIZES_IN_ONE) + 1e-9)
@@ -289,7 +289,7 @@ def _read(path: Path) -> tuple[CollectiveModel, tuple[int, int]]:
         text = f"{len(knots)} message_bytes and {len(factors)} factor"
         raise ConfigError(f"{path}: step_curve has {text}, expected as many of each: calibrate again")
     if any(one >= other for one, other in pairwise(knots)):
-        raise ConfigError(f"{path}: step_curve has message_bytes that do not ascend, expected ascending ones: calibrate again")
+        raise ConfigError(f"{path}: step_curve has message_bytes that do not ascend, expected ascending sizes: calibrate again")
     constants = constants_of(path, found.constants, PRIORS)
     model = CollectiveModel(constants, np.log(knots), np.log(factors), found.has_nvls, found.is_mesh)
     return model, (found.nodes, found.gpus_per_node)

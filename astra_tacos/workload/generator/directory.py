@@ -86,8 +86,8 @@ class GeneratedRun(Result):
             rows.append(Row("order", axes, note=classes))
         rows.append(Row("files", str(self.path)))
         if not (self.path / NETWORK).is_file():
-            fits = f"N.yml needs {result['num_ranks']:,} NPUs in one dimension; for more dimensions, add --network N.yml to `generate`"
-            rows.append(Row("network", note=fits))
+            fits = f"N.yml needs {result['num_ranks']:,} NPUs in one dimension"
+            rows.append(Row("network", note=f"{fits}; for more dimensions, add --network N.yml to `generate`"))
         return [*rows, Row("next", next_command(self.path))]
 
 

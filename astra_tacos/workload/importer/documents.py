@@ -68,7 +68,7 @@ def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
                     found = True
                     yield f"{path}: {member.name}", _unpacked(f"{path}: {member.name}", reader.read())
     except tarfile.TarError as error:
-        raise ConfigError(f"{path}: no tar archive that can be read ({error})") from None
+        raise ConfigError(f"{path}: not a readable tar archive ({error})") from None
     if not found:
         raise ConfigError(f"{path}: an archive without .json or .json.gz files, expected traces")
 

@@ -86,7 +86,9 @@ def import_run(
     source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
     if any(path.is_dir() for path in paths):
         if options.num_ranks is not None or options.num_passes > 1 or inputs.groups is not None:
-            raise ConfigError(f"{source}: runs say their ranks, passes and groups, expected no --ranks, --passes or --comm-group")
+            raise ConfigError(
+                f"{source}: runs have their own ranks, passes and groups, expected no --ranks, --passes or --comm-group"
+            )
         with garbage_kept():
             draft, notes, jobs = join_jobs(paths, PREFIX, inputs, options.backend)
         return _finished(draft, output, options, source, notes, mends, log, jobs)
@@ -94,7 +96,7 @@ def import_run(
         if any(first_word(path) in (POLICY, *POLICIES) for path in paths):
             made = _of_layers(paths, inputs.network, options, log)
         elif options.num_passes > 1:
-            raise ConfigError(f"--passes: found {options.num_passes}, but {paths[0]} is no workload text of ASTRA-sim 1.0")
+            raise ConfigError(f"--passes: found {options.num_passes}, but {paths[0]} is not a workload text of ASTRA-sim 1.0")
         else:
             made = _of_traces(paths, options.num_ranks, log)
     draft = draft_of(PREFIX, source, made.ranks, made.groups, inputs, options.backend, made.num_ranks)
@@ -143,7 +145,7 @@ def _of_traces(paths: list[Path], asked: int | None, log: Log) -> _Made:
     num_ranks = _num_ranks(sources, asked)
     ranks = _drafted([rank_nodes(rank, source, log) for rank, source in enumerate(sources)])
     if not any(ranks):
-        raise ConfigError(f"{sources[0].names}: nothing that computes on a GPU or communicates, expected a trace of training")
+        raise ConfigError(f"{sources[0].names}: found no GPU computation and no communication, expected a trace of training")
     if sources[0].device is None:
         log.add("computation takes no time", "there is no Kineto trace, and a host's trace has no times", is_assumed=True)
     notes = tuple(_trace_note(rank, source) for rank, source in enumerate(sources))
@@ -160,7 +162,7 @@ def _trace_note(rank: int, source: RankSource) -> str:
 def _of_layers(paths: list[Path], network: Path | None, options: ImportOptions, log: Log) -> _Made:
     """What a workload text says."""
     if len(paths) > 1:
-        raise ConfigError(f"{paths[0]}: a workload text says all ranks, expected it alone")
+        raise ConfigError(f"{paths[0]}: a workload text has all ranks, expected a single file")
     text: LayerText
     if first_word(paths[0]) == POLICY:
         text = _of_simai(paths[0], options, log)

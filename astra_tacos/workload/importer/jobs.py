@@ -53,7 +53,7 @@ def join_jobs(
         network has another number of NPUs than the runs have ranks.
     """
     if len(directories) < 2:
-        raise ConfigError(f"{directories[0]}: one run, expected two or more to put side by side")
+        raise ConfigError(f"{directories[0]}: found one run, expected two or more runs, which then run side by side")
     jobs: list[_Job] = []
     for directory in directories:
         jobs.append(_read(directory, sum(job.draft.num_ranks for job in jobs)))
@@ -81,7 +81,7 @@ def join_jobs(
 
 def _read(directory: Path, first_rank: int) -> _Job:
     if not directory.is_dir():
-        raise ConfigError(f"{directory}: no directory, expected run directories alone, or files alone")
+        raise ConfigError(f"{directory}: not a directory, expected only run directories, or only files")
     if is_compact(directory):
         raise ConfigError(f"{directory} is a compact run, expected an ordinary one, as `generate` writes without --compact")
     files = find_files(directory, None)

@@ -256,7 +256,8 @@ def finish_run(
         draft.write(folder)
         check_same(run, read_run(draft.inputs(folder)))
         warnings = tuple(finding for finding in report.findings if finding.severity is Severity.WARNING)
-        result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, (before, after), jobs)
+        times = (before, after)
+        result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, times, jobs)
         (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
     return result
 
