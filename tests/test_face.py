@@ -240,7 +240,7 @@ def test_a_schedule_of_another_problem_is_no_answer(make, message):
         ("all-reduce", [True], {}, "sizes: found True"),
         ("all-reduce", [], {}, "sizes: found none"),
         ("broadcast", ["4KiB"], {"root": 99}, "root 99"),
-        ("all-reduce", ["4KiB"], {"synthesizer": "ring"}, "synthesizer: found it beside synthesizers"),
+        ("all-reduce", ["4KiB"], {"synthesizer": "ring"}, "synthesizer: found synthesizer and synthesizers"),
     ],
 )
 def test_a_wrong_comparison_is_one_line(collective, sizes, more, message):
@@ -277,13 +277,13 @@ def test_a_plan_that_is_not_written_yet_writes_the_same(tmp_path):
     [
         (lambda: at.optimize("configs/workload/transformer_16"), r"expected network.yml with it: network='N.yml'"),
         (lambda: at.optimize("configs/workload/transformer_16", NETWORK, refine="often"), "refine: found 'often'"),
-        (lambda: at.optimize("configs/workload/transformer_16", NETWORK, backend="congestion-aware"), "backend: expected refine"),
+        (lambda: at.optimize("configs/workload/transformer_16", NETWORK, backend="congestion-aware"), "backend: is only for"),
         (lambda: at.calibrate([]), "files: found none"),
         (lambda: at.calibrate(["none.log"], place="between"), "place: found 'between'"),
         (lambda: at.sweep("none.yml", "out"), "none.yml: "),
         (lambda: at.sweep("none.yml", "out", timeout=-1.0), "timeout: found -1.0"),
         (lambda: at.report(NETWORK, "x.gif"), "x.gif: expected a name that ends in .html"),
-        (lambda: at.report(NETWORK, "x.svg", title="t"), "title: found it for a figure, expected it for a page"),
+        (lambda: at.report(NETWORK, "x.svg", title="t"), "title: is for pages, and x.svg is a figure"),
         (lambda: at.report(NETWORK, "x.svg", kind="cake"), "kind: found 'cake'"),
         (lambda: at.plan("configs/workload/transformer_16"), "network='N.yml'"),
     ],

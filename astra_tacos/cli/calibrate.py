@@ -16,12 +16,20 @@ from astra_tacos.study.calibrator.nccl_tests import COLLECTIVES
 
 @command()
 @click.argument("files", metavar="LOG|CSV...", type=PATH, nargs=-1, required=True)
-@click.option("--from", "least_bytes", type=SIZE, help="Smallest size that counts, for programs (64KiB) and --check.")
-@click.option("--check", type=PATH, metavar="DIR", help="Check a calibration on other times.")
-@click.option("--limit", type=click.FloatRange(min=0), help="Largest median error of --check in percent.")
-@click.option("--where", multiple=True, metavar="COLUMN=VALUE", help="Rows of CSV files that count.")
-@click.option("--collective", type=click.Choice(COLLECTIVES), help="What files measured that do not say it.")
-@click.option("--place", type=click.Choice(("in", "out")), help="Take only times in place, or out of place.")
+@click.option("--from", "least_bytes", type=SIZE, help="Leave out smaller sizes, for programs (by default 64KiB) and --check.")
+@click.option("--check", type=PATH, metavar="DIR", help="Compare the calibration in DIR with other measured times.")
+@click.option(
+    "--limit", type=click.FloatRange(min=0), help="With --check: exit with code 1 if the median error is above this percentage."
+)
+@click.option(
+    "--where", multiple=True, metavar="COLUMN=VALUE", help="Take only rows of CSV files with this value in this column."
+)
+@click.option(
+    "--collective", type=click.Choice(COLLECTIVES), help="Collective that was measured, for files that do not name a collective."
+)
+@click.option(
+    "--place", type=click.Choice(("in", "out")), help="Take only times of in-place, or only of out-of-place collectives."
+)
 @output_option("Write calibration.json and network files.")
 @network_option
 @json_option

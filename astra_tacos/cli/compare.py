@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     "--synthesizers",
     type=NAMES,
     default=auto_synthesizers,
-    help="ring,direct,...,auto; by default all that auto tries.",
+    help="ring,direct,...,auto; by default all synthesizers that auto tries.",
 )
 @candidate_option
 @collective_options

@@ -28,8 +28,8 @@ _MOST_TIMES = 1_000_000
 
 @command()
 @network_option
-@click.option("--npus", type=COUNTS, metavar="N,...", help="How many NPUs take part, from id 0 on; by default all.")
-@click.option("--sizes", type=SIZES, default="64MiB", show_default=True, help="64KiB,1MiB or 64KiB:1GiB, as for compare.")
+@click.option("--npus", type=COUNTS, metavar="N,...", help="Number of NPUs that take part, from id 0 on; by default all NPUs.")
+@click.option("--sizes", type=SIZES, default="64MiB", show_default=True, help="64KiB,1MiB or 64KiB:1GiB, as --sizes of compare.")
 @click.option("--collective", type=click.Choice(_COLLECTIVES), default="all-reduce", show_default=True)
 @search_options(without=("synthesizer",))
 @json_option
@@ -41,9 +41,10 @@ def offload(
     options: SearchOptions,
     as_json: bool,
 ) -> None:
-    """Compare sums made by hosts with sums made in the network, whose file says which devices add (astra_tacos: reducing).
+    """Compare sums in hosts with sums in the network, whose file says which devices add (astra_tacos: reducing).
 
-    Both are the best schedules found, verified and replayed; the bounds hold for every algorithm, with and without such devices.
+    Both times are those of the best schedules found, verified and replayed. The bounds hold for every algorithm, with and without
+    devices that add.
     """
     from astra_tacos.collective import make_collective
     from astra_tacos.network.composition import build_topology
@@ -72,15 +73,23 @@ def offload(
     is_flag=False,
     flag_value=(),
     metavar="[K,...]",
-    help="Numbers of servers; alone, six up to all workers.",
+    help="Numbers of servers; without a value, six numbers up to the number of workers.",
 )
-@click.option("--size", "size_bytes", type=SIZE, default="64MiB", show_default=True, help="Of the buffer of each worker.")
-@click.option("--bandwidth", type=float, default=100.0, show_default=True, metavar="GB/s", help="Of each port (2^30 bytes/s).")
+@click.option("--size", "size_bytes", type=SIZE, default="64MiB", show_default=True, help="Size of each worker's buffer.")
+@click.option(
+    "--bandwidth", type=float, default=100.0, show_default=True, metavar="GB/s", help="Bandwidth of each port (2^30 bytes/s)."
+)
 @click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of each link.")
 @click.option("--chunks-per-npu", type=click.IntRange(1), default=128, show_default=True, help="Chunks for each worker.")
-@click.option("--box", type=float, metavar="TIMES", help="Also one box with so many times a worker's bandwidth.")
-@click.option("--racks", type=click.IntRange(2), metavar="R", help="Also theory for R racks of so many workers each.")
-@click.option("--uplink", type=float, metavar="TIMES", help="Bandwidth of a rack's uplink, in ports of a worker; with --racks.")
+@click.option(
+    "--box", type=float, metavar="TIMES", help="Also compare a single server with this many times a worker's bandwidth."
+)
+@click.option(
+    "--racks", type=click.IntRange(2), metavar="R", help="Also compute theoretical times for R racks with this many workers each."
+)
+@click.option(
+    "--uplink", type=float, metavar="TIMES", help="With --racks: bandwidth of a rack's uplink, as a multiple of a worker's port."
+)
 @json_option
 def servers(
     workers: int,

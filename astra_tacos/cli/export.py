@@ -30,7 +30,7 @@ class _CommandWithFormats(Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Formats"):
             listed = [(name, f"{exporter.summary} (a {exporter.writes})") for name, exporter in EXPORTERS.items()]
-            formatter.write_dl([*listed, (_RUN, "the ordinary run of a compact one (a directory)")])
+            formatter.write_dl([*listed, (_RUN, "the ordinary run that a compact run stands for (a directory)")])
         with formatter.section("Their options"):
             formatter.write_dl(
                 [
@@ -44,7 +44,7 @@ class _CommandWithFormats(Command):
 @command(cls=_CommandWithFormats)
 @click.argument("schedule", type=PATH)
 @click.option("--format", "name", type=click.Choice([*EXPORTERS, _RUN]), required=True, help="Format to write; see below.")
-@output_option("File or directory to write; by default a new one in the current directory, named after the collective.", "PATH")
+@output_option("File or directory to write; by default a new name in the current directory, after the collective.", "PATH")
 @network_option
 @click.option("--option", "-O", "options", multiple=True, metavar="NAME=VALUE", help="An option of the format; may be repeated.")
 @verbose_option
@@ -60,8 +60,8 @@ def export(
 ) -> None:
     """Write a saved SCHEDULE in another format, without synthesizing again.
 
-    SCHEDULE is a run directory or a schedule.npz. The oracle checks it first; an illegal one is not written. The output appears
-    as a whole or not at all.
+    SCHEDULE is a run directory or a schedule.npz. The oracle checks the schedule first and refuses an
+    illegal schedule. The output appears as a whole or not at all.
 
     With --format run, SCHEDULE is the directory of a compact run, which may need --network. The output is the ordinary run of up
     to 16,384 ranks, which ASTRA-sim and the other commands take.

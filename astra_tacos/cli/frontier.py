@@ -36,15 +36,22 @@ _MORE_STEPS = 2
 @command()
 @network_option
 @collective_options
-@click.option("--size", "size_bytes", type=SIZE, default="1MiB", show_default=True, help="Size for the times that are shown.")
+@click.option(
+    "--size",
+    "size_bytes",
+    type=SIZE,
+    default="1MiB",
+    show_default=True,
+    help="Size of the collective, for the times in the table.",
+)
 @click.option("--steps", type=click.IntRange(1), help=f"Most steps; by default {_MORE_STEPS} more than the network's diameter.")
 @click.option(
     "--chunks",
     type=click.IntRange(1, 1024),
-    help=f"Most chunks of an NPU that are tried; by default {_MOST_CHUNKS}, of an all-to-all {_MOST_OF_PAIRS} for each NPU.",
+    help=f"Most chunks per NPU to try; by default {_MOST_CHUNKS}, of an all-to-all {_MOST_OF_PAIRS} for each NPU.",
 )
 @click.option(
-    "--point", type=INSTANCE, metavar="C,S,R", help="Only decide whether there is an algorithm of C chunks, S steps, R rounds."
+    "--point", type=INSTANCE, metavar="C,S,R", help="Only decide whether an algorithm of C chunks, S steps and R rounds exists."
 )
 @click.option(
     "--time-limit", "time_limit_s", type=float, default=30.0, show_default=True, metavar="SECONDS", help="For each instance."
@@ -65,12 +72,12 @@ def frontier(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Find the algorithms of a collective that no other beats in both steps and rounds per chunk, by integer programmes.
+    """Find the algorithms of a collective that trade steps against rounds per chunk best, by integer programmes.
 
-    A step takes a latency, and a round the time of a chunk on the slowest link. The relaxed programme says for each number of
-    steps how many rounds per chunk any algorithm needs; a point that reaches this is proven. Links have to be direct, of equal
-    latency, and of bandwidths that are multiples of the smallest one. An All-Reduce is composed of a Reduce-Scatter and an
-    All-Gather. Every point becomes a schedule, which the oracle and the replay check.
+    A step takes a latency, and a round the time of a chunk on the slowest link. For each number of steps, the relaxed programme
+    bounds the rounds per chunk of every algorithm; a point that reaches this bound is proven optimal. Links must be direct, of
+    equal latency, and of bandwidths that are multiples of the smallest bandwidth. An All-Reduce is composed of a Reduce-Scatter
+    and an All-Gather. Every point becomes a schedule, which the oracle and the replay check.
     """
     from astra_tacos.network.composition import build_topology
     from astra_tacos.network.network_config import read_network

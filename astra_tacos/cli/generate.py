@@ -16,7 +16,11 @@ from astra_tacos.workload.generator.request import StepRequest
 @command()
 @output_option("Write the run here.", required=True)
 @request_options(StepRequest, "request", is_whole=True)
-@click.option("--compact", is_flag=True, help="Write a trace for each class of ranks; always above 1,024 ranks. Needs --network.")
+@click.option(
+    "--compact",
+    is_flag=True,
+    help="Write one trace per class of ranks that do the same. Needs --network. Always done above 1,024 ranks.",
+)
 @network_option
 @json_option
 def generate(output: Path, network_path: Path | None, compact: bool, as_json: bool, request: StepRequest) -> None:

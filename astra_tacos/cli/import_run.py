@@ -48,10 +48,10 @@ _OF_SEARCHES = ("synthesizer", "budget", "time_limit_s", "chunks_per_npu", "max_
     type=click.IntRange(1),
     default=1,
     show_default=True,
-    help="Of a workload text of ASTRA-sim 1.0: training steps, one after another.",
+    help="For a workload text of ASTRA-sim 1.0: number of training steps, one after another.",
 )
-@click.option("--without", multiple=True, metavar="STEP", help="Do not take this step of `lint --fix`; may be given again.")
-@click.option("--size", "size_bytes", type=SIZE, help="Of a program: size of its collective, as --size of synthesize.")
+@click.option("--without", multiple=True, metavar="STEP", help="Leave out this step of `lint --fix`; may be given several times.")
+@click.option("--size", "size_bytes", type=SIZE, help="For a program: size of the collective, as --size of synthesize.")
 @search_options(without=_OF_SEARCHES)
 @backend_option(default="by default what stock ASTRA-sim has for the network.")
 @verbose_option
@@ -69,7 +69,7 @@ def import_run(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Make a run of the traces that PyTorch writes (host, Kineto, or both, of each rank), of a workload text, or of runs.
+    """Make a run from PyTorch's traces (host, Kineto, or both, of each rank), a workload text, several runs, or a program.
 
     \b
     astra-tacos import et_rank*.json kineto_rank*.json --network N.yml --output DIR
@@ -77,18 +77,19 @@ def import_run(
     astra-tacos import RUN RUN --network N.yml --output DIR
     astra-tacos import PROGRAM.xml --size 64MiB --network N.yml --output DIR
 
-    FILEs are JSON, may be compressed by gzip, and may be tar archives of such files. Kineto traces give the durations of kernels
-    and of the host; traces of the host give sizes and groups of collectives where Kineto's lack them. DIR becomes a run directory
-    that ASTRA-sim finishes, as of `lint --fix`.
+    Traces of PyTorch are JSON files, JSON files compressed by gzip, or tar archives of these files. Kineto traces give the
+    durations of kernels and of the host; host traces give sizes and groups of collectives where Kineto traces lack them. The
+    steps of `lint --fix` follow, so DIR becomes a run directory that ASTRA-sim finishes.
 
-    A workload text has a row of computation and collectives for each layer. Of SimAI's, the header (all_gpus), or --ranks, says
-    how many ranks there are; of ASTRA-sim 1.0's (DATA, MODEL, MICRO, HYBRID_DLRM, ...), the network says the ranks, and its
-    dimensions the groups.
+    A workload text has a row of computation and collectives for each layer. The number of ranks comes from the header (all_gpus)
+    or --ranks for a text of SimAI, and from the network for a text of ASTRA-sim 1.0 (DATA, MODEL, MICRO, HYBRID_DLRM, ...), whose
+    groups are the dimensions of the network.
 
-    RUNs are directories of runs, which then run side by side on one network: the ranks of the second follow those of the first.
+    RUNs are directories of runs, which then run side by side on one network: the ranks of the second run follow the ranks of the
+    first run.
 
     A program (MSCCL XML, MSCCL++ plan, or the prefix of a collective's Chakra traces, with sizes or without) becomes a schedule
-    once the oracle has proven it: DIR gets its traces and a run of them, as of `synthesize`.
+    after the oracle has proven the program correct. DIR gets the schedule's traces and a run of them, as from `synthesize`.
     """
     if any(is_program(path) for path in traces):
         if len(traces) > 1 or ranks is not None or num_passes > 1 or without or inputs != type(inputs)(network=inputs.network):

@@ -74,11 +74,13 @@ def _list(context: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option(
     "--ranks",
     type=click.IntRange(2),
-    help="With --fix: replicate the trace of a single rank over so many data-parallel ranks.",
+    help="With --fix: replicate the trace of a single rank over this many data-parallel ranks.",
 )
-@click.option("--without", multiple=True, metavar="STEP", help="With --fix: do not take this step; may be given several times.")
+@click.option("--without", multiple=True, metavar="STEP", help="With --fix: leave out this step; may be given several times.")
 @verbose_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else: a list of all findings, or repair.json.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print only JSON: a list of all findings, or with --fix the content of repair.json."
+)
 @click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain, help="Explain a code.")
 @click.option(
     "--list", is_flag=True, is_eager=True, expose_value=False, callback=_list, help="List the codes, and the steps of --fix."
@@ -103,8 +105,9 @@ def lint(
     astra-tacos lint --fix DIR --output MENDED
     astra-tacos lint --fix --workload PREFIX --output MENDED
 
-    An error certainly does so. A warning may do so, or names a setting without effect. Where all that is wrong depends on timing,
-    the embedded replay decides: a run that stalls is an error (R01). The exit code is 1 if there are errors.
+    An error certainly stops or falsifies the run. A warning may do so, or names a setting without effect. If all
+    faults depend on timing, the embedded replay decides: a run that stalls is an error (R01). The exit code is 1
+    if there are errors.
     --json prints one list of objects: code, severity, file, rank, node, message, remedy, repair (the step of --fix that can mend
     it).
 

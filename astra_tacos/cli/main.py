@@ -34,24 +34,24 @@ _LONGEST_ERROR = 570
 SECTIONS = {
     "Make": {
         "synthesize": "Synthesize a collective algorithm for a network and write its traces.",
-        "plan": "Replace the collectives of a training run by synthesized ones, place its ranks, divide its NPUs.",
+        "plan": "Replace the collectives of a training run by synthesized collectives, place ranks, divide NPUs.",
         "generate": "Generate a training run of up to 1,048,576 ranks: transformers, CNNs, DLRM, or layers from a file.",
-        "network": "Make a graph of NPUs and switches (leaf-spine, rails, ...), or read one of ns-3, NCCL or InfraGraph.",
-        "import": "Make a run of PyTorch's traces, or of a collective algorithm that somebody else made.",
+        "network": "Make a network of NPUs and switches (leaf-spine, rails, ...), or read a network of ns-3, NCCL or InfraGraph.",
+        "import": "Make a run from PyTorch's traces, a workload text, several runs, or a collective algorithm of another tool.",
         "export": "Turn a saved schedule into another format: traces, MSCCL XML, a run directory, a timeline, CSV.",
     },
     "Check": {
         "verify": "Check that a schedule, trace, MSCCL XML or MSCCL++ plan computes its collective.",
         "replay": "Replay a training run, schedule or trace, and print when every rank finishes.",
-        "lint": "Find what would make ASTRA-sim stall, abort or compute something else, and mend it (--fix).",
-        "inspect": "Show the content of a network, trace (also PyTorch's), schedule or XML.",
+        "lint": "Find faults that make ASTRA-sim stall, abort or compute something else, and mend them (--fix).",
+        "inspect": "Show the content of a network, trace (also of PyTorch), schedule or XML.",
         "calibrate": "Fit the constants of a machine to measured times of collectives.",
     },
     "Explore": {
-        "compare": "Compare synthesizers on a network over sizes; also fewest steps, sums by switches, parameter servers.",
+        "compare": "Compare the times of synthesizers over sizes; also fewest steps, sums in switches, parameter servers.",
         "optimize": "Find the best bandwidth of each dimension for a workload and a budget.",
         "sweep": "Run a grid of networks, collectives and algorithms, on one machine or on a Dask cluster.",
-        "report": "Make a page (.html) or a figure for a paper (.svg, .pdf) of what another command wrote.",
+        "report": "Make a page (.html) or a figure for a paper (.svg, .pdf) from the output of another command.",
     },
 }
 """Each command is the function of that name in the module of that name; help shows these lines without importing them."""

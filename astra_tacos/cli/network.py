@@ -40,7 +40,9 @@ network.add_command(
 @network.command("read")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=PATH)
 @_output_option
-@click.option("--latency", type=float, default=500.0, show_default=True, metavar="NS", help="Of links whose file gives none.")
+@click.option(
+    "--latency", type=float, default=500.0, show_default=True, metavar="NS", help="For links that have none in the file."
+)
 @click.option(
     "--cpu-bandwidth",
     type=float,
@@ -48,7 +50,10 @@ network.add_command(
     help="Between two CPUs of a host of NCCL's file, which does not say it. [default: what NCCL counts on for these CPUs]",
 )
 @click.option(
-    "--bandwidth", type=float, metavar="GB/s", help="Of an InfraGraph's links that have none; such are refused without it."
+    "--bandwidth",
+    type=float,
+    metavar="GB/s",
+    help="For links of an InfraGraph that have none; without this option such links are refused.",
 )
 @click.option(
     "--between",
@@ -102,7 +107,9 @@ def write(path: Path, output: Path, as_json: bool) -> None:
 @click.option("--latency-unit", type=click.Choice(list(LATENCY_UNITS)), required=True, help="Unit of its entries.")
 @click.option("--bandwidth", type=PATH, required=True, metavar="CSV", help="Bandwidth from row to column.")
 @click.option("--bandwidth-unit", type=click.Choice(list(BANDWIDTH_UNITS)), required=True, help="Unit of its entries.")
-@click.option("--algorithm", type=click.Choice(ALGORITHMS), default="ring", show_default=True, help="Order hosts for this.")
+@click.option(
+    "--algorithm", type=click.Choice(ALGORITHMS), default="ring", show_default=True, help="Collective that hosts are ordered for."
+)
 @click.option("--size", type=SIZE, default="1MiB", show_default=True, help="Size of the All-Reduce that they are ordered for.")
 @_output_option
 @json_option

@@ -49,20 +49,25 @@ _OF_FILES = ("libra_network", "communicator", "workload", "system", "groups", "r
     "--directory",
     type=PATH,
     metavar="DIR",
-    help="Directory in which ASTRA-sim is started; by default that of the run, or with --workload the current one.",
+    help="Directory in which ASTRA-sim is started; by default DIR, or with --workload the current directory.",
 )
 @click.option("--cost-model", type=PATH, metavar="FILE", help="Cost model YAML: dollars per GB/s of each tier's parts.")
 @click.option(
     "--objective", type=click.Choice(("time", "time-cost")), default="time", show_default=True, help="Quantity to minimise."
 )
-@click.option("--total-bandwidth", type=float, metavar="GB/s", help="Exact total of one NPU over all dimensions; 10^9 bytes/s.")
+@click.option(
+    "--total-bandwidth",
+    type=float,
+    metavar="GB/s",
+    help="Total bandwidth of an NPU over all dimensions, which is used up; 10^9 bytes/s.",
+)
 @click.option("--budget-cost", type=float, metavar="$", help="Highest cost of the network.")
 @click.option(
     "--constraint",
     "constraints",
     multiple=True,
     metavar="EXPR",
-    help='Linear constraint: "B1 + B2 <= 300", "B0 >= B1"; repeatable.',
+    help='Linear constraint: "B1 + B2 <= 300", "B0 >= B1"; may be given several times.',
 )
 @click.option(
     "--min-bandwidth", type=float, default=0.1, show_default=True, metavar="GB/s", help="Least bandwidth of every dimension."
@@ -89,7 +94,7 @@ _OF_FILES = ("libra_network", "communicator", "workload", "system", "groups", "r
     type=click.IntRange(2, 4096),
     default=256,
     show_default=True,
-    help="Groups of more NPUs are timed dimension by dimension.",
+    help="Time groups of more NPUs dimension by dimension.",
 )
 @click.option(
     "--synthesizer",
@@ -97,14 +102,16 @@ _OF_FILES = ("libra_network", "communicator", "workload", "system", "groups", "r
     multiple=True,
     default=("tacos", "themis"),
     show_default=True,
-    help="Synthesizer for --refine; repeatable, the fastest schedule counts.",
+    help="Synthesizer for --refine; may be given several times, the fastest schedule counts.",
 )
 @click.option(
-    "--chunks-per-npu", type=click.IntRange(1, 1024), help="Chunks per NPU for --refine; by default 1 to 16, by the group's size."
+    "--chunks-per-npu",
+    type=click.IntRange(1, 1024),
+    help="Chunks per NPU for --refine; by default 1 to 16, chosen by the group's size.",
 )
 @click.option("--trials", type=click.IntRange(1), default=1, show_default=True, help="Seeds to try for each schedule.")
 @click.option("--seed", type=click.IntRange(0, (1 << 62) - 1), default=0, show_default=True, help="First seed.")
-@backend_option(default="by default congestion-aware; only for --refine replays.")
+@backend_option(default="by default congestion-aware. Only for --refine replays.")
 @output_option("Write the network with the best split, as ASTRA-sim reads it.", "FILE")
 @verbose_option
 @json_option

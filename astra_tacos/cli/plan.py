@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Directory of synthesized collectives; by default the user's cache.",
 )
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@click.option("--no-cache", is_flag=True, help="Do not read or write the cache.")
 @verbose_option
 @json_option
 def plan(
@@ -84,7 +84,7 @@ def plan(
     request_of: Callable[..., PlanRequest],
     options: SearchOptions,
 ) -> None:
-    """Replace the collectives of a training run by ones synthesized for their groups on the network, and print the gain.
+    """Replace the collectives of a training run by collectives synthesized for the network, and print the gain.
 
     \b
     astra-tacos plan DIR --output PLANNED
@@ -93,8 +93,8 @@ def plan(
     Collective nodes are matched across ranks, each distinct collective is synthesized once, and PLANNED gets the same run with
     the new collectives: workload, traces, groups, system, plan.json and run_astra_sim.sh. The run is replayed before and after.
 
-    Of a compact run (as `generate` writes of many ranks) one rank stands for all ranks of its class, and every collective gets a
-    schedule in which all members do the same, where that is faster than ASTRA-sim's own ring or direct exchange.
+    In a compact run (which `generate` writes for many ranks) one rank stands for all ranks of its class. A collective gets a
+    schedule in which all members do the same, if that schedule is faster than ASTRA-sim's own ring or direct exchange.
     """
     from astra_tacos.network.network_config import read_network
     from astra_tacos.planner import plan as planning

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 @click.option(
     "--axes",
     metavar="AXES",
-    help="Axes of parallelism like tp=2,dp=4, from the one that varies fastest with the rank; by default found from the groups.",
+    help="Axes of parallelism like tp=2,dp=4, the fastest-varying axis first; by default found from the groups.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search without axes.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the search, which runs without --axes."
+)
 @json_option
 def only_place(
     inputs: RunInputs,
@@ -44,15 +46,15 @@ def only_place(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Put the ranks of a training run where it ends earliest, and write the run with its ranks there.
+    """Place the ranks of a training run on the NPUs on which the run ends earliest, and write the placed run.
 
     \b
     astra-tacos plan --only-place DIR --output PLACED
     astra-tacos plan --only-place --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output PLACED
 
-    All matrices that place the axes of parallelism over the dimensions of the network are scored by a model, and the best ones
-    replayed; where groups are no products of axes, ranks are exchanged. PLACED gets the run with other rank numbers, and
-    place.json.
+    A model scores every placement of the axes of parallelism over the dimensions of the network, and the best placements are
+    replayed. If groups are no products of axes, pairs of ranks are exchanged instead. PLACED gets the run with new rank numbers,
+    and place.json.
     """
     from astra_tacos.planner.place import place
     from astra_tacos.run.placement_matrix import read_axes
@@ -76,14 +78,25 @@ def only_place(
     type=click.Choice(("host", "ace", "ideal")),
     default="host",
     show_default=True,
-    help="Who drives communication: cores of the NPU, an engine beside it (ACE), or an ideal endpoint that takes nothing.",
+    help="What drives communication: cores of the NPU, an engine beside the NPU (ACE), or an ideal endpoint without cost.",
 )
-@click.option("--cores", type=click.IntRange(1), default=80, show_default=True, help="Cores of an NPU.")
-@click.option("--core-bandwidth", type=float, default=79.68, show_default=True, metavar="GB/s", help="What a core moves.")
+@click.option("--cores", type=click.IntRange(1), default=80, show_default=True, help="Number of cores of an NPU.")
+@click.option(
+    "--core-bandwidth", type=float, default=79.68, show_default=True, metavar="GB/s", help="Bandwidth that a core can move."
+)
 @click.option("--npu-memory", type=float, default=900.0, show_default=True, metavar="GB/s", help="Memory bandwidth of an NPU.")
-@click.option("--peak", type=float, metavar="TFLOP/s", help="Peak performance of an NPU; by default that of the system file.")
-@click.option("--comm-cores", type=click.IntRange(0), help="Cores that communicate; by default the best number of those tried.")
-@click.option("--comm-memory", type=float, metavar="GB/s", help="Memory bandwidth that communication gets; by default the best.")
+@click.option(
+    "--peak", type=float, metavar="TFLOP/s", help="Peak performance of an NPU; by default peak-perf of the system file."
+)
+@click.option(
+    "--comm-cores", type=click.IntRange(0), help="Number of cores that communicate; by default the best number is searched."
+)
+@click.option(
+    "--comm-memory",
+    type=float,
+    metavar="GB/s",
+    help="Memory bandwidth that communication gets; by default the best bandwidth is searched.",
+)
 @backend_option()
 @json_option
 def endpoint(
@@ -105,7 +118,8 @@ def endpoint(
     astra-tacos plan --endpoint host DIR --output DIVIDED
     astra-tacos plan --endpoint host --workload PREFIX --system S.json --network N.yml [--comm-group G.json] --output DIVIDED
 
-    Communication by the host takes cores and memory bandwidth, by an engine (ACE) memory bandwidth alone. What is left computes.
+    Communication by the host takes cores and memory bandwidth; communication by an engine (ACE) takes memory bandwidth only. The
+    remaining resources compute.
     """
     from astra_tacos.planner.endpoint.endpoint import divide_endpoint
     from astra_tacos.planner.endpoint.npu import Mode, Npu, Partition

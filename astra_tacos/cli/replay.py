@@ -51,14 +51,14 @@ if TYPE_CHECKING:
     "slowed",
     type=SLOW,
     multiple=True,
-    help="A rank whose compute takes longer, like 5:1.1; may be given several times.",
+    help="Let a rank's compute take longer by a factor, like 5:1.1; may be given several times.",
 )
 @click.option(
     "--delay",
     "delayed",
     type=DELAY,
     multiple=True,
-    help="A rank that starts later, like 5:10us; may be given several times.",
+    help="Let a rank start later, like 5:10us; may be given several times.",
 )
 @click.option(
     "--csv",
@@ -95,10 +95,10 @@ def replay(
     A trace:     astra-tacos replay PREFIX --network N.yml
     A schedule:  astra-tacos replay DIR (of synthesize), or FILE.npz
 
-    For a run, the command prints when it ends and its exposed communication, with --verbose of every rank, collective and link.
-    If ranks would wait
-    for ever, it prints who waits for what, and the exit code is 1. A trace is that of a custom collective. A schedule is
-    replayed under its own timing model; the exit code is 1 if the time differs from its prediction.
+    For a run, the command prints the end of the run and the exposed communication; --verbose adds ranks, collectives and links.
+    If ranks would wait for ever, the command prints which rank waits for what, and the exit code is 1. A trace is the Chakra
+    trace of a custom collective. A schedule is replayed under its own timing model; the exit code is 1 if the time differs from
+    the predicted time.
     """
     from astra_tacos.run.directory import CompactInputs
     from astra_tacos.workload.linted_replay import ReplayOutputs, replay_compact, replay_embedded, replay_in_astra_sim

@@ -28,12 +28,19 @@ _PAGE_OPTIONS = {
     "network_path": network_option,
 }
 _FIGURE_OPTIONS = {
-    "kind": click.option("--kind", type=click.Choice(KINDS), help="What to draw; by default what fits INPUT."),
+    "kind": click.option("--kind", type=click.Choice(KINDS), help="Kind of figure; by default the kind that fits INPUT."),
     "width": click.option(
-        "--width", type=click.Choice(WIDTHS), default="double", show_default=True, help="Width in columns of a paper."
+        "--width",
+        type=click.Choice(WIDTHS),
+        default="double",
+        show_default=True,
+        help="Width of the figure: one or two columns of a paper.",
     ),
     "chunk": click.option(
-        "--chunk", type=int, metavar="N", help="timeline: highlight the sends of this chunk; tree: one of NPU 0's, by default 0."
+        "--chunk",
+        type=int,
+        metavar="N",
+        help="timeline: highlight the sends of this chunk; tree: draw this chunk of NPU 0, by default 0.",
     ),
     "most": click.option("--most", type=click.IntRange(2, 60), default=12, show_default=True, help="policies: number of bars."),
     "x": click.option("--x", metavar="COLUMN", help="Sweep: column along the x axis."),
@@ -42,7 +49,9 @@ _FIGURE_OPTIONS = {
     "by": click.option("--by", metavar="COLUMN", help="lines, pareto: column that distinguishes lines or colours."),
 }
 _COMMON_OPTIONS = {
-    "where": click.option("--where", metavar="EXPR", help=f"Sweep: only points for which this is true: {CONDITION} (bytes)."),
+    "where": click.option(
+        "--where", metavar="EXPR", help=f"Sweep: show only points for which this expression is true: {CONDITION} (bytes)."
+    ),
 }
 
 

@@ -29,20 +29,27 @@ if TYPE_CHECKING:
 
 @command()
 @click.argument("sweep_file", metavar="SWEEP.yml", type=PATH)
-@output_option("Directory of rows and table; existing rows are not computed again.", required=True)
+@output_option("Directory of the results; points that have a result there are not computed again.", required=True)
 @click.option(
-    "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine computes everything."
+    "--dask", "address", metavar="ADDRESS", help="Dask scheduler, tcp://host:port; by default this machine computes all points."
 )
-@click.option("--workers", type=click.IntRange(1), help="Number of points at a time on this machine; by default one per core.")
-@click.option("--timeout", type=float, metavar="SECONDS", help="Longest time of a point.")
 @click.option(
-    "--memory", type=MEMORY, metavar="SIZE", help="Most memory of a point, for example 4GiB. Python and kernels take 0.2 GiB."
+    "--workers", type=click.IntRange(1), help="Number of points that this machine computes at a time; by default one per core."
+)
+@click.option("--timeout", type=float, metavar="SECONDS", help="Stop a point after this time.")
+@click.option(
+    "--memory",
+    type=MEMORY,
+    metavar="SIZE",
+    help="Stop a point above this memory, for example 4GiB. Python and kernels take 0.2 GiB.",
 )
 @click.option("--cache", type=PATH, metavar="DIR", help="Directory of schedules that sweeps share.")
 @backend_option(of_schedules=True)
 @checks_option
 @click.option("--retry-failed", is_flag=True, help="Recompute points that ended with an error or at a limit.")
-@click.option("--dry-run", is_flag=True, help="Count the points, tell the time that is left by those done, and write nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Count the points, estimate the remaining time from the computed points, and write nothing."
+)
 @json_option
 def sweep(
     sweep_file: Path,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "--size",
     "size_bytes",
     type=SIZE,
-    help="64MiB, 1GB, 4096: the comm_size of a workload node (all-gather, gather: one NPU's shard; else the whole buffer).",
+    help="64MiB, 1GB, 4096: comm_size of a workload node (all-gather, gather: an NPU's shard; otherwise the whole buffer).",
 )
 @output_option("Write an ASTRA-sim run directory here.")
 @click.option(
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "sketch_path",
     type=PATH,
     metavar="FILE",
-    help="Use only the links that this sketch allows (YAML: chunks, allow, forbid, relays), and say what that costs.",
+    help="Use only the links that this sketch allows (YAML: chunks, allow, forbid, relays), and print the cost in time.",
 )
 @unequal_collective_options
 @click.option(
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     "--in-flight",
     type=click.IntRange(1),
     metavar="W",
-    help="Let W messages be in flight on a link (link order window); by default as many as the schedule has.",
+    help="Let W messages be in flight on a link (link order window); by default the number in the schedule.",
 )
 @click.option(
     "--msccl-xml/--no-msccl-xml",

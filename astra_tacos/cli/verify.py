@@ -43,13 +43,13 @@ class _Made(TypedDict, total=False):
 @click.option(
     "--collective",
     type=click.Choice(list(COLLECTIVES)),
-    help="Collective that a trace or XML has to compute; by default inferred from it.",
+    help="Collective that the trace or XML must compute; by default inferred from the trace or XML.",
 )
 @click.option(
     "--before",
     type=PATH,
     metavar="DIR|PREFIX",
-    help="Run that a planned run was made of: it has to have the same compute, messages and collectives.",
+    help="Run before planning: PATH must have the same compute, messages and collectives.",
 )
 @json_option
 def verify(path: Path, network_path: Path | None, collective: str | None, before: Path | None, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from astra_tacos.schedule.timing import LinkModel
 from astra_tacos.support.errors import ConfigError
 
 _PORT_NOTE = (
-    "chunks that reach a switch's port at the same instant may pass it in another order than predicted: "
+    "chunks that reach a switch's port at the same instant may pass the port in another order than predicted: "
     "ASTRA-sim's cycles may differ by a few percent"
 )
 

@@ -451,7 +451,7 @@ def why_no_translations(network: NetworkConfig) -> str | None:
     if not network.dimensions:
         return "the network is a list of links, expected a product of dimensions"
     if network.reducing:
-        return "switches add, expected a network of NPUs that look alike and nothing else"
+        return "switches add, expected a network only of NPUs that look alike"
     if network.failed_links or network.link_overrides:
         return "links failed or differ from their dimension's, expected a network that looks the same from every NPU"
     return why_not_symmetric(network.dimensions)

@@ -95,7 +95,7 @@ def read_sketch(path: Path) -> Sketch:
     document = read_yaml(path)
     given = document.decoded(_SketchFile)
     if not document.content:
-        raise ConfigError(f"{path}: says nothing, expected one of {', '.join(_SketchFile.__struct_fields__)}")
+        raise ConfigError(f"{path}: found no keys, expected one or more of {', '.join(_SketchFile.__struct_fields__)}")
     relays = tuple(Relay(relay.dimension, relay.senders or None, relay.receivers or None) for relay in given.relays)
     for index, relay in enumerate(relays):
         if relay.senders is None and relay.receivers is None:

@@ -131,7 +131,9 @@ def read_certificate(path: Path, schedule: Schedule) -> CertificateFile:
             raise ConfigError(f"{path}: {name} is {value}, the schedule beside it has {expected}: they belong to different runs")
     native = result.get("best_native")
     if native is not None and not any(key.endswith("-implementation") for key in native["system"]):
-        raise ConfigError(f"{path}: best_native names no algorithm, expected one a dimension: synthesize it again")
+        raise ConfigError(
+            f"{path}: best_native names no algorithm, expected one algorithm per dimension: synthesize the schedule again"
+        )
     if "prints" in result and "backend" not in result:
-        raise ConfigError(f"{path}: has prints but no backend, expected the one that its time is of: synthesize it again")
+        raise ConfigError(f"{path}: has prints but no backend, expected the backend of that time: synthesize the schedule again")
     return result

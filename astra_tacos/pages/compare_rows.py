@@ -153,7 +153,7 @@ def read_rows(path: Path) -> list[CompareRow]:
     rows = [CompareRow(**_values(where, entries)) for where, entries in table]
     rows = [row for row in rows if row.synthesizer != _IMPOSSIBLE_NATIVE]
     if not rows:
-        raise ConfigError(f"{path}: has no rows, expected one per size and synthesizer")
+        raise ConfigError(f"{path}: has no rows, expected a row per size and synthesizer")
     titles = list(dict.fromkeys((row.network, row.collective, row.root) for row in rows))
     if len(titles) > 1:
         comparisons = " and ".join(f"{collective} on {network}" for network, collective, _ in titles[:2])

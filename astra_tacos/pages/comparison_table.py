@@ -61,7 +61,7 @@ class Compared(Result):
         hidden = len(names) - len(few)
         if hidden:
             noun = "algorithm" if hidden == 1 else "algorithms"
-            notes.append(f"{hidden} more {noun}: --verbose shows them and all notes; --csv and --json have all figures")
+            notes.append(f"{hidden} more {noun}: add --verbose to read these and all notes; --csv and --json have all figures")
         return [self._table(names, _notes(self.by_task), self._table(few, notes)), *map(self._of_size, _by_size(self.by_task))]
 
     def _of_size(self, size: int) -> Table:

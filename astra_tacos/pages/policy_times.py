@@ -129,9 +129,9 @@ def policy_times(plan: Mapping[str, Any], source: str, most: int) -> list[Policy
     tried = [policy for policy in scheduled["tried"] if policy["end_ns"] is not None]
     tried.sort(key=lambda policy: policy["iteration_ns"] or policy["end_ns"])
     if any(policy["compute_ns"] is None or policy["exposed_ns"] is None for policy in tried):
-        raise ConfigError(f"{source}: a run that was tried and ended has no compute or exposed time: plan it again")
+        raise ConfigError(f"{source}: an entry of a finished run has no compute or exposed time: plan the run again")
     if any("uses" not in policy for policy in tried):
-        raise ConfigError(f"{source}: what was tried does not say which policies it uses, expected a newer plan --schedule")
+        raise ConfigError(f"{source}: an entry does not name its policies, expected a plan by a newer plan --schedule")
     alone: dict[str, dict[str, Any]] = {}
     for policy in tried:
         if policy["policies"] == scheduled["policies"]:

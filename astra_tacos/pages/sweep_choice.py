@@ -45,9 +45,9 @@ def column(table: SweepColumns, name: str, option: str) -> list[Any]:
         raise ConfigError(f"{option}: found {name!r}, expected a column of the sweep, such as {closest(table, name)}")
     values = table.columns[name]
     if any(isinstance(value, (list, tuple)) for value in values):
-        raise ConfigError(f"{option}: column {name} has lists of numbers, expected one with numbers or text")
+        raise ConfigError(f"{option}: column {name} has lists of numbers, expected a column of numbers or text")
     if all(value is None for value in values):
-        raise ConfigError(f"{option}: column {name} is empty in all {table.num_rows:,} points, expected one with values")
+        raise ConfigError(f"{option}: column {name} is empty in all {table.num_rows:,} points, expected a column with values")
     return values
 
 
@@ -228,7 +228,7 @@ def choose(
     else:
         x = x or next(iter(_longest_first(table, [name for name in (*varying(table, (_SIZE,)), *axes) if name != by])), None)
         if x is None:
-            raise ConfigError("--x: no axis of the sweep varies, expected one that does")
+            raise ConfigError("--x: no axis of the sweep varies, expected an axis with two values or more")
     y = y or (_BUS_BANDWIDTH if kind == "lines" and x == _SIZE and _has(table, _BUS_BANDWIDTH) else _TIME)
     return Choice(kind, x, y, None, by or _series(table, axes, x, y))
 

@@ -158,7 +158,7 @@ def plan(
         inputs = find_run(Path(request), None, Given(network=None if network is None else Path(network)))
         request = PlanRequest(inputs, **more)
     elif network is not None or more:
-        raise ConfigError("request: found a PlanRequest beside other arguments, expected it alone")
+        raise ConfigError("request: found a PlanRequest and other arguments, expected a PlanRequest alone")
     if output is not None:
         check_output(Path(output), request.inputs)
     planned = _plan(request, on_native, on_progress)

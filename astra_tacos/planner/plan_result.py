@@ -349,7 +349,7 @@ class PlanResult(Result):
         if in_step_ns is not None:
             is_met = in_step_ns <= self.time_ns
             share = f"{in_step_ns / max(self.time_ns, 1):.1%} of the end of the run" if is_met else "this run takes less"
-            condition = "the least if the members of collectives begin and end together and nobody relays"
+            condition = "the bound if members of collectives begin and end together and no other rank relays"
             rows.append(detail("in step", in_step_ns, "ns", f"{condition} ({share})"))
         return rows
 
@@ -371,7 +371,7 @@ class PlanResult(Result):
         left = [case for case in self.cases if case.reason]
         why = [f"not synthesized, algorithm {case.algorithm}: {case.which}: {case.reason}" for case in left]
         remarks = ("", *why) if why else ()
-        title = "several groups as one schedule, whose ranks pass chunks on for one another (times of one, on average)"
+        title = "one schedule for several groups, whose ranks relay chunks for other groups (times are means per group)"
         columns = ("joint schedules", "ranks", "count", "chunks", "predicted ns", "apart ns", "after ns")
         joint = [figure.cells() for figure in self.joint]
         tables = [Table(title, columns, joint, Importance.DETAIL, remarks=remarks)] if joint else []

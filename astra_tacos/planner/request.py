@@ -84,7 +84,7 @@ class PlanRequest:
     most_messages: int | None = option(
         None,
         Whole(),
-        "About how many messages the planned run may have; by default 20 times those of native collectives, never fewer.",
+        "Approximate limit on messages of the planned run; by default, and at least, 20 times those of native ones.",
         group=Group.SIMULATORS,
         name="max-messages",
     )
@@ -130,7 +130,7 @@ class PlanRequest:
         check_needs(self.options, PLAN_OPTIONS)
         if self.options.link_model != "auto":
             link_model = self.options.link_model
-            raise ConfigError(f"link model: found {link_model!r}, expected 'auto': a plan takes what its backend does")
+            raise ConfigError(f"link model: found {link_model!r}, expected 'auto': the backend of a plan decides the link model")
         on_packets = not isinstance(self.backend, str) and is_packet_level(self.backend)
         if self.candidates and self.keep_collectives:
             raise ConfigError("candidates, keep_collectives: found both, expected at most one of them")

@@ -140,7 +140,7 @@ class SynthesisCache:
                 check(schedule)
             return schedule, figures
         except (AstraTacosError, OSError) as error:
-            _log.warning("%s; it counts as missing and is computed again", error)
+            _log.warning("%s; the entry counts as missing and is computed again", error)
             return None
         finally:
             forget_inputs(path, about_file)

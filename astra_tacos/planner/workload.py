@@ -258,7 +258,7 @@ def find_workload(run: Run) -> Workload:
     """
     if run.system.replay_only:
         raise ConfigError(
-            f"{run.system.source}: replay-only is on: collectives only take their duration, so there is nothing to plan"
+            f"{run.system.source}: replay-only is on: collectives take their recorded duration, so a plan changes nothing"
         )
     if run.workload.num_ranks != run.network.num_npus:
         raise ConfigError(
@@ -267,7 +267,7 @@ def find_workload(run: Run) -> Workload:
         )
     if run.network.reducing:
         raise ConfigError(
-            f"{run.network.source}: astra_tacos.reducing: devices that add are no part of runs, expected a network without: "
+            f"{run.network.source}: astra_tacos.reducing: runs cannot use devices that add, expected none: "
             "messages of a run go from NPU to NPU"
         )
     refuse_groups(run)

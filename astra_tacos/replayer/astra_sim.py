@@ -155,7 +155,7 @@ def run_astra_sim(
                 command, cwd=inputs.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
             )
         except subprocess.TimeoutExpired:
-            raise ConfigError(f"{binary}: still running after {timeout_s:g} s, expected it to end") from None
+            raise ConfigError(f"{binary}: still running after {timeout_s:g} s, expected an end") from None
         except OSError as error:
             raise ConfigError(f"{binary}: cannot be run ({error.strerror or error})") from None
     text = _COLOUR.sub("", done.stdout.decode(errors="replace"))

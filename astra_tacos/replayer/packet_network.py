@@ -176,7 +176,7 @@ _MARKED = 0.2
 
 
 def write_ns3_files(links: PacketLinks, directory: Path, *, absolute: bool = False) -> None:
-    """Write the files for a network into a directory, with paths from there, or absolute ones for starts from elsewhere."""
+    """Write the files of a network into a directory, with paths relative to the directory, or absolute paths."""
     place = f"{directory.absolute()}/" if absolute else ""
     topology = links.topology
     shape = [str(dimension.size) for dimension in topology.dimensions] or [str(topology.num_npus)]

@@ -295,7 +295,7 @@ def _unordered(compiled: Compiled, state: kernels.Progress) -> str:
     if table > 1:
         per_rank = (kernels.SLOTS, compiled.code.num_pools, 1, kernels.SLOTS)[table - 2]
         cause += f" on rank {int(compiled.owners[(at - int(first[table - 1])) // per_rank])}"
-    return f"at {now} ns {cause}, in an order that may differ between ranks that are the same otherwise; expected another instant"
+    return f"at {now} ns {cause}, in an order that may differ between ranks of a class; expected one event per instant"
 
 
 def start(compiled: Compiled, casts: Casts, num_servers: int, record: bool, timed: bool = False) -> kernels.Progress:

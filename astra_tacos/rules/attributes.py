@@ -111,7 +111,7 @@ def no_value(facts: NodeFacts) -> Findings:
 
     Remedy: write a value, or remove the attribute.
     """
-    yield from _bad_values(facts, wrong=False, problem="has no value", remedy="write a value or leave it out")
+    yield from _bad_values(facts, wrong=False, problem="has no value", remedy="write a value or leave out the attribute")
 
 
 def _bad_values(facts: NodeFacts, *, wrong: bool, problem: str, remedy: str) -> Findings:
@@ -241,4 +241,4 @@ def other_rank(facts: NodeFacts) -> Findings:
     view = facts.workload
     sender = view.columns.own
     where = _messages(facts, view) & (sender != ABSENT) & (sender != view.owner)
-    yield view.each(where, "{own}, in the file of rank {rank}", "set it to the rank of the file")
+    yield view.each(where, "{own}, in the file of rank {rank}", "write the rank of the file")

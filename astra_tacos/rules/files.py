@@ -21,7 +21,7 @@ def network_file(facts: Facts) -> Findings:
 
     Remedy: write `topology`, `npus_count`, `bandwidth` and `latency` as lists of one entry per dimension.
     """
-    yield from facts.problems("network", "give four lists of one entry per dimension")
+    yield from facts.problems("network", "write four lists with one entry per dimension")
 
 
 @rule("F02", "system file unusable")
@@ -85,7 +85,7 @@ def rank_file_missing(facts: Facts) -> Findings:
     files = facts.inputs.workload
     missing = sorted(set(range(facts.num_npus)) - set(files.ranks))
     if not files.ranks:
-        yield Found("no such file, nor one of any other rank", "check the prefix: files are PREFIX.<rank>.et", files.file(0))
+        yield Found("no such file, and no file of another rank", "check the prefix: files are PREFIX.<rank>.et", files.file(0))
     elif missing:
         count = f"there are files of {len(files.ranks):,} ranks for {facts.num_npus:,} NPUs"
         message = f"no such file; {count}, none of rank {listed(missing)}"
@@ -150,7 +150,7 @@ def custom_path(facts: Facts) -> Findings:
     for files in facts.custom_files:
         if not files.ranks:
             problem = why_not_found(files.prefix, facts.inputs.directory, facts.inputs.system_path)
-            yield Found(problem, "give a path from there, or an absolute one", files.file(0))
+            yield Found(problem, "write a path relative to that directory, or an absolute path", files.file(0))
 
 
 @rule("F11", 'group file with "empty" in its path')

@@ -130,7 +130,7 @@ def group_beyond(facts: NodeFacts) -> Findings:
             yield Found(message, "take it out", facts.groups.source)
 
 
-@rule("G08", "native collective in a group of one")
+@rule("G08", "native collective in a group of one rank")
 def group_of_one(facts: Facts) -> Findings:
     """A native collective in a group of one rank.
 
@@ -168,7 +168,7 @@ def plan_clash(facts: Facts) -> Findings:
             clash += f": made for {format_size(sizes[1])}, not {format_size(sizes[0])}"
         harmless = sizes[0] == sizes[1] and _alike(facts, collectives.named[entry], collectives.run[entry])
         severity = Severity.WARNING if harmless else Severity.ERROR
-        remedy = f"copy group {group} under a new id for it: a group keeps one plan for {pattern}"
+        remedy = f"copy group {group} under a new id for this collective: ASTRA-sim keeps one plan per group for {pattern}"
         yield view.at(collectives.row[entry], clash, remedy, severity)
 
 
@@ -194,7 +194,9 @@ def plans_shared(facts: Facts) -> Findings:
     is_shared &= ~facts.spans_network(collectives.group)
     columns = (column[is_shared] for column in (collectives.rank, collectives.group, collectives.comm_type))
     for kind, (rank, first, second) in twice_freed(*columns).items():
-        message = f"rank {rank} runs {pattern_name(kind)} in groups {first} and {second} by one algorithm, which is freed twice"
+        message = (
+            f"rank {rank} runs {pattern_name(kind)} in groups {first} and {second} by one algorithm, which ASTRA-sim frees twice"
+        )
         remedy = "start the run by a run_astra_sim.sh of generate or plan, which prints all ranks before the abort"
         yield Found(f"{message}: ASTRA-sim may abort at its end, before it has printed any rank", remedy)
 

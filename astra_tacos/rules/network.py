@@ -68,7 +68,9 @@ def beyond_astra_sim(facts: Facts) -> Findings:
         (f"{len(network.link_overrides):,} links have a bandwidth or latency of their own", network.link_overrides),
     ):
         if is_so:
-            yield Found(f"{feature}, which ASTRA-sim does not know", "replay it with this project only", network.source)
+            yield Found(
+                f"{feature}, which ASTRA-sim does not know", "use `astra-tacos replay`, or another network", network.source
+            )
 
 
 @rule("N04", "first event less than 1 ns after time 0")
@@ -84,7 +86,7 @@ def instant_at_start(facts: Facts) -> Findings:
     Remedy: let the node depend on a COMP node, which takes at least 1 ns.
     """
     workload = facts.communicating
-    remedy = "let it wait for a COMP node"
+    remedy = "let the node wait for a COMP node"
     first = first_issued(workload)
     sends = np.flatnonzero(first & workload.rows(NodeType.COMM_SEND) & (workload.trace.size_bytes > 0))
     of_custom = ((facts.custom[number], rows) for number, rows in first_sends(facts, first).items())
@@ -97,7 +99,7 @@ def instant_at_start(facts: Facts) -> Findings:
         yield workload.each(native[first[native]], "{kind} at time 0 with an endpoint-delay of 0", "set endpoint-delay to 1")
     computes = np.flatnonzero(first & workload.rows(NodeType.COMP))
     short = computes[roofline_ns(facts, workload, computes) < 1]
-    yield workload.each(short, "computes for less than 1 ns by the roofline, at time 0", "give it more operations")
+    yield workload.each(short, "computes for less than 1 ns by the roofline, at time 0", "give the node more operations")
     accesses = np.flatnonzero(first & workload.rows(NodeType.MEM_LOAD, NodeType.MEM_STORE))
     short = accesses[access_ns(facts, workload, accesses) < 1]
     yield workload.each(short, "{kind} takes less than 1 ns, at time 0", "give the remote memory a latency")

@@ -72,7 +72,7 @@ def skipped_node(facts: NodeFacts) -> Findings:
         where |= view.computes_on_gpu & (view.columns.tensor_size == 0)
     child_first, _ = view.children
     where &= np.diff(child_first) > 0
-    remedy = "make it a COMP node, or let its dependents go past it"
+    remedy = "make the node a COMP node, or let its dependents wait for its dependencies instead"
 
     def describe(row: int) -> str:
         kind = "INVALID" if view.trace.kind[row] == NodeType.INVALID else "COMP of tensor_size 0"
@@ -177,7 +177,7 @@ def no_dimension(facts: Facts) -> Findings:
     given, dims = view.columns.involved_count[rows], view.columns.involved_dims[rows]
     nothing = (given > 0) & (dims & ((1 << min(count, 62)) - 1) == 0)
     short = np.where(given > 0, given, 4) < count
-    yield view.each(rows[nothing], "involved_dim involves no dimension: it never ends", "involve one")
+    yield view.each(rows[nothing], "involved_dim has no true entry: the collective never ends", "involve one")
     short_given, short_absent = rows[short & ~nothing & (given > 0)], rows[short & (given == 0)]
     yield view.each(short_given, f"involved_dim is shorter than the {count} dimensions", "one entry per dimension")
     yield view.each(short_absent, f"no involved_dim: ASTRA-sim assumes four of {count} dimensions", "write involved_dim")
@@ -197,4 +197,4 @@ def no_operations(facts: NodeFacts) -> Findings:
         return
     columns = view.columns
     where = view.computes_on_gpu & (columns.num_ops == 0) & (columns.tensor_size > 0)
-    yield view.each(where, "num_ops is 0 under the roofline: it never ends", "leave it out")
+    yield view.each(where, "num_ops is 0 under the roofline: the node never ends", "leave it out")

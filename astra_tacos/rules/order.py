@@ -62,7 +62,7 @@ def missing_member(facts: Facts) -> Findings:
         entry = _entry(collectives, members[most], sort)
         numbers = f"rank {members[least]} runs {total.min():,} collectives of {_group_text(group)}"
         shortage = f"{numbers}, rank {members[most]} {total.max():,}: it lacks {_what(collectives, entry, facts)}, as here"
-        yield view.at(collectives.row[entry], shortage, "a node for it on each rank of the group")
+        yield view.at(collectives.row[entry], shortage, "add a node for this collective on each rank of the group")
 
 
 def _counts(facts: Facts, collectives: Collectives) -> Iterator[tuple[int, list[int], Ints, Ints]]:
@@ -207,7 +207,7 @@ def deadlock(facts: Facts) -> Findings:
         if len(links) > _SHOWN_OF_CHAIN:
             links = [*links[: _SHOWN_OF_CHAIN - 1], "...", links[-1]]
         cycle_text = f"waits for itself: {' -> '.join([*links, links[0]])}; {order.never:,} nodes never run"
-        yield view.at(rows[0], cycle_text, "one order for all ranks")
+        yield view.at(rows[0], cycle_text, "start collectives in one order on all ranks")
 
 
 @rule("C05", "order left to timing", Severity.WARNING, left_to_timing=True)
@@ -220,7 +220,7 @@ def free_order(facts: Facts) -> Findings:
     each runs a collective that the other one cannot start: both stall. The same holds for a collective and a send that it waits
     for through another rank. Whether the stall happens depends on bandwidth and latency.
 
-    Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
+    Remedy: chain each rank's collectives by control dependencies, in start collectives in one order on all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
     pairs = order.pairs
@@ -259,7 +259,7 @@ def free_cycle(facts: Facts) -> Findings:
     This is the fault of C05 across several ranks: each rank starts a collective that waits for the next rank of the cycle.
     Data-parallel and tensor-parallel groups form such cycles, as they cross in a grid of ranks.
 
-    Remedy: chain each rank's collectives by control dependencies, in one order for all ranks.
+    Remedy: chain each rank's collectives by control dependencies, in start collectives in one order on all ranks.
     """
     view, collectives, order = facts.workload, facts.collectives, facts.order
     pairs = order.pairs

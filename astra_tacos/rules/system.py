@@ -111,7 +111,7 @@ def unknown_keys(facts: Facts) -> Findings:
     """
     for key in sorted(facts.system.keys - set(READ_KEYS) - set(IGNORED_KEYS)):
         near = get_close_matches(key, READ_KEYS, 1)
-        yield Found(f"nobody reads {describe(key)}", f"{near[0]}?" if near else "take it out", _where(facts))
+        yield Found(f"ASTRA-sim does not read {describe(key)}", f"{near[0]}?" if near else "take it out", _where(facts))
 
 
 @rule("S11", "operations without the roofline", Severity.WARNING)
@@ -297,7 +297,7 @@ def too_few_algorithms(facts: NodeFacts) -> Findings:
     for pattern, key, names, nodes in _native(facts):
         if leaves_out(names, count) and facts.spans_network(facts.workload.group[nodes]).any():
             message = f"{key}-implementation has {len(names)} of {count} dimensions: {pattern_name(pattern)}"
-            yield Found(f"{message} leaves the others out", "one entry per dimension", facts.system.source)
+            yield Found(f"{message} leaves out the other dimensions", "write one entry per dimension", facts.system.source)
 
 
 @rule("S07", "no collective-optimization")
@@ -353,12 +353,12 @@ def _misfit(name: str, pattern: int, count: int, spans_network: bool) -> str | N
     if name in ("halvingDoubling", "oneHalvingDoubling"):
         if pattern == CommType.ALL_TO_ALL:
             return f"{name} crashes for this pattern"
-        return None if power_of_two else f"{name} on {count} ranks, which are no power of two, stalls or leaves some out"
+        return None if power_of_two else f"{name} on {count} ranks, not a power of two: stalls or leaves out ranks"
     if name == "doubleBinaryTree":
         if not spans_network:
             return "doubleBinaryTree crashes in a group smaller than the network"
         if not power_of_two:
-            return f"doubleBinaryTree on {count} ranks, which are no power of two, crashes"
+            return f"doubleBinaryTree on {count} ranks, not a power of two: crashes"
         if pattern != CommType.ALL_REDUCE:
             return "doubleBinaryTree runs an All-Reduce instead"
     return None
@@ -380,7 +380,7 @@ def ring_instead(facts: Facts) -> Findings:
         small = [group for group in groups if facts.group_size(group) < facts.num_npus]
         if small:
             message = f"{pattern_name(pattern)} runs as a ring in group {listed(small)}, not as {', '.join(names)}"
-            yield Found(message, "expect it, or give a custom collective", _where(facts))
+            yield Found(message, "accept this, or use a custom collective", _where(facts))
 
 
 @rule("S19", "chunks that may wait for one another", Severity.WARNING, left_to_timing=True)

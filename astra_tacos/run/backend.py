@@ -90,7 +90,7 @@ class Backend:
         others = {dim.block for dim in network.dimensions if not dim.building_block.is_in_astra_sim}
         reasons += [f"it has no {block}" for block in sorted(others)]
         if not network.dimensions or network.link_overrides or network.failed_links:
-            reasons.append("it has no lists of links, failed links or links that differ")
+            reasons.append("this program takes no lists of links, failed links or links that differ")
         return tuple(reasons)
 
     def exact_to(self, network: NetworkConfig) -> str | None:

@@ -223,7 +223,9 @@ def read_compact(folder: Path, network: NetworkConfig, *, checks: bool = True) -
     for dimension, turn in zip(network.dimensions, period, strict=True):
         if turn < dimension.size and not _turns(dimension):
             found_it = f"period {turn} of {dimension.block} {dimension.size}"
-            raise ConfigError(f"{source}: {found_it}, expected {dimension.size}: it does not look the same after a turn")
+            raise ConfigError(
+                f"{source}: {found_it}, expected {dimension.size}: the dimension does not look the same after a turn"
+            )
     stride, _, _ = lattice.columns
     members: dict[int, tuple[int, ...]] = {}
     for name, triples in content.groups.items():

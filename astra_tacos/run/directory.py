@@ -101,8 +101,10 @@ def find_files(directory: Path, command: str | None, given: Given = Given()) -> 
         If there is no directory, or no workload or more than one in it.
     """
     if not directory.is_dir():
-        problem = "no directory, expected that of a run (a prefix of traces is given by --workload)"
-        raise ConfigError(f"{directory}: {problem if directory.exists() else 'no such directory, expected that of a run'}")
+        problem = "not a directory, expected the directory of a run (--workload takes a prefix of traces)"
+        raise ConfigError(
+            f"{directory}: {problem if directory.exists() else 'no such directory, expected the directory of a run'}"
+        )
     workload = given.workload
     if workload is None:
         prefixes = workloads_in(directory)

@@ -242,7 +242,7 @@ def compare(
     """
     request = Request.of(network, collective, **more)
     if "synthesizer" in more:
-        raise ConfigError("synthesizer: found it beside synthesizers, expected synthesizers alone")
+        raise ConfigError("synthesizer: found synthesizer and synthesizers, expected only synthesizers")
     names = tuple(auto_synthesizers() if synthesizers is None else synthesizers)
     if unknown := [name for name in names if name != AUTO and name not in SYNTHESIZERS]:
         raise ConfigError(f"synthesizers: found {quoted(unknown[0])}, expected names out of {', '.join((AUTO, *SYNTHESIZERS))}")

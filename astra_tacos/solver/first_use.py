@@ -111,7 +111,7 @@ def finding_optimum(topology: Topology, collective: Collective, options: SearchO
 
 
 def compile_ahead(*names: str, later: Iterable[str] = (), progress: Progress = silent) -> None:
-    """Have the kernels of modules compiled, if they are not yet, with a line that says so; those for later meanwhile."""
+    """Compile the kernels of modules that are not compiled yet, and print a line; kernels for later compile in the background."""
     from astra_tacos.support.kernels.first_use import compile_kernels, missing_kernels
 
     missing = missing_kernels(dict.fromkeys(names))

@@ -55,7 +55,7 @@ class Archive:
         size = file.seek(0, 2)
         entries = self._zip.infolist()
         if len(entries) > MOST_ENTRIES or len({entry.filename for entry in entries}) < len(entries):
-            raise ValueError("it has too many entries, or two of one name")
+            raise ValueError("the archive has too many entries, or two entries of one name")
         for entry in entries:
             if entry.flag_bits & 1:
                 raise ValueError(f"{entry.filename} is encrypted")

@@ -37,7 +37,7 @@ _GOAL = re.compile(rb"\s*(?:(?://|#)[^\n]*\n\s*)*num_ranks[ \t]+[0-9]+\s+rank[ \
 _UCC = re.compile(rb"^[^\n]{0,80}?Collective:[ \t]+\S[^\n]*\n[^\n]{0,80}?Memory type:", re.MULTILINE)
 _OSU = re.compile(rb"^[^\n]{0,80}?# OSU [A-Z][^\n]* Test\b", re.MULTILINE)
 _TIMES = "times as a log of nccl-tests or rccl-tests, or CSV with columns collective, size_bytes, time_us, nodes, gpus_per_node"
-_READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
+_READ = "convert the file with `astra-tacos network read FILE --output DIR`"
 
 _Format = tuple[Callable[[bytes], object], str, str]
 """Whether content begins so, what it is, and what is expected."""
@@ -50,7 +50,7 @@ def _is_old_plan(begin: bytes) -> bool:
 _CHAKRA_JSON: _Format = (
     _JSON_TRACE.match,
     "a Chakra trace as JSON, which chakra_jsonizer writes to be looked at",
-    "the binary file (.et) that it was made of",
+    "the binary file (.et) that the JSON was made of",
 )
 _REFUSED: tuple[_Format, ...] = (
     (
@@ -67,7 +67,7 @@ _REFUSED: tuple[_Format, ...] = (
     (
         _is_old_plan,
         "an MSCCL++ plan of an older version (keys as inputChunks)",
-        "one of a current MSCCL++ (keys as input_chunks): make it again with that",
+        "a plan of a current MSCCL++ (keys as input_chunks): make the plan again with a current MSCCL++",
     ),
     _CHAKRA_JSON,
     (
@@ -81,7 +81,7 @@ _REFUSED: tuple[_Format, ...] = (
 _WORKLOADS: _Format = (
     _WORKLOAD.match,
     "a workload of ASTRA-sim 1.0 or SimAI (text)",
-    "a run: make it with `astra-tacos import FILE --network N --output DIR`",
+    "a run: make a run with `astra-tacos import FILE --network N --output DIR`",
 )
 
 

@@ -24,7 +24,7 @@ _MOST = (1 << 62) - 1
 class Group(Enum):
     """Titles of options that few people set, in the order in which `--help-all` shows them; `--help` does not."""
 
-    COLLECTIVE = "The collective and what makes it"
+    COLLECTIVE = "The collective and its synthesis"
     SEARCH = "The search"
     SIMULATORS = "Runs and simulators"
     PARTS = "Parts of a run"

@@ -49,4 +49,4 @@ def decoded(content: dict[str, Any], kind: type[T], where: object, writer: str) 
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {error}: not what {writer} writes, make it again") from None
+        raise ConfigError(f"{where}: {error}, expected the format that {writer} writes: make the file again") from None

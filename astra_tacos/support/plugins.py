@@ -158,7 +158,7 @@ def load_plugin(path: str | Path) -> None:
     name = f"{_MODULE}{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file.absolute())
     if spec is None or spec.loader is None:
-        raise ConfigError(f"{file}: is no Python file, expected one that ends in .py")
+        raise ConfigError(f"{file}: is not a Python file, expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

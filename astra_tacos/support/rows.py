@@ -225,6 +225,6 @@ def data_frame(columns: Sequence[str], rows: Iterable[tuple[Value, ...]]) -> Any
     try:
         from pandas import DataFrame
     except ImportError:
-        raise ConfigError("found no pandas, expected it for a data frame: pip install pandas") from None
+        raise ConfigError("a data frame needs pandas, which is not installed: pip install pandas") from None
     numbers = [[cell.number if isinstance(cell, Figure) else cell for cell in row] for row in rows]
     return DataFrame(numbers, columns=list(columns))

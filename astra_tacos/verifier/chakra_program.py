@@ -383,7 +383,7 @@ def _reductions(
         elif comps:
             violations.append(at_node(trace, recv, "reduction-twice", f"{len(comps)} COMP nodes reduce what arrives", chunk))
         else:
-            violations.append(at_node(trace, recv, "reduction-missing", "is_rrc, but no COMP node depends on it", chunk))
+            violations.append(at_node(trace, recv, "reduction-missing", "is_rrc, but no COMP node depends on this node", chunk))
     return pairs
 
 

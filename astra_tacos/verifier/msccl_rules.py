@@ -147,7 +147,7 @@ def _check_dependencies(file: MscclFile) -> Iterator[Violation]:
     after_nop[1:] = nop[:-1] & ~last[:-1]
     faults = (
         ("dangling-dependency", np.flatnonzero(depends & (target < 0)), "depends on a step that does not exist"),
-        ("depends-on-nop", dependent[nop[target[dependent]]], "depends on a nop, which never says that it is done"),
+        ("depends-on-nop", dependent[nop[target[dependent]]], "depends on a nop, which never signals its end"),
         ("missing-hasdep", dependent[file.hasdep[target[dependent]] != 1], "depends on a step without hasdep=1"),
         ("limit-depid", np.flatnonzero(file.depid > MAX_DEPID), f"depid is above {MAX_DEPID}"),
         ("nop-without-dependency", np.flatnonzero(nop & ~depends), "is a nop without a dependency"),

@@ -133,7 +133,7 @@ def check_races(program: Program, order: Order) -> list[Violation]:
     for pair in np.flatnonzero(~is_sure):
         at = int(location[first[pair]])
         names = [program.describe(int(op[row[pair]])) for row in (first, second)]
-        message = f"{buffers.describe(at)}: {names[0]} and {names[1]} use it in no certain order"
+        message = f"{buffers.describe(at)}: {names[0]} and {names[1]} use this place without an order"
         violations.append(Violation("race", message, npu=at // buffers.stride, chunk=buffers.chunk_at(at)))
     return violations
 
@@ -222,7 +222,7 @@ def run(program: Program, order: Order, memory: dict[int, Value], naming: Naming
 def _absent(program: Program, action: int, location: int) -> Violation:
     assert program.buffers is not None
     op = int(program.action_op[action])
-    message = f"{program.describe(op)} uses {program.buffers.describe(location)}, where nothing has arrived"
+    message = f"{program.describe(op)} uses {program.buffers.describe(location)}, where no data has arrived"
     return Violation("chunk-absent", message, npu=int(program.op_rank[op]), chunk=program.buffers.chunk_at(location))
 
 

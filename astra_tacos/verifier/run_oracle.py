@@ -105,7 +105,7 @@ def verify_run(
         num_messages += count
         trace_parts = parts.get(prefix)
         if trace_parts is None or trace_parts.parts is None:
-            unchecked.append(f"{prefix}: nothing says what it is for")
+            unchecked.append(f"{prefix}: no file says which collective the traces are for")
             continue
         if trace.num_ranks != trace_parts.num_positions:
             text = f"{prefix}: traces of {trace.num_ranks} ranks, expected {trace_parts.num_positions}"
@@ -192,7 +192,7 @@ def _differences(before: Run, after: Run, place: Ints, moved: Ints) -> Iterator[
         faults |= getattr(columns, name) != getattr(after.columns, name)[place]
     faults |= ~is_collective & (old.node_id != new.node_id[place])
     for row in np.flatnonzero(faults).tolist():
-        yield Violation("nodes-changed", f"{old.describe_node(row)} is not what it was", npu=_rank(old, row))
+        yield Violation("nodes-changed", f"{old.describe_node(row)} differs from the run before", npu=_rank(old, row))
     waiting, awaited = (column[old.dep >= 0] for column in (_owners(old), old.dep))
     waits = np.sort((_owners(new) * new.num_nodes + new.dep)[new.dep >= 0])
     wanted = place[waiting] * new.num_nodes + place[awaited]

@@ -326,13 +326,13 @@ def _check_contributions(schedule: Schedule, row: Ints, last: Ints) -> list[Viol
     texts = {
         kernels.ABSENT: ("chunk-absent", "leaves before any part of the chunk has arrived"),
         kernels.COUNTED_TWICE: ("counted-twice", "adds a contribution that the destination already has"),
-        kernels.OVERWRITTEN: ("overwrites", "replaces the chunk by one that lacks a contribution it had"),
+        kernels.OVERWRITTEN: ("overwrites", "replaces the chunk by a chunk that lacks one of its contributions"),
         kernels.BASELESS: ("adds-to-nothing", "is added to a chunk that its destination does not have"),
         kernels.REDUNDANT: ("redundant-send", "brings a chunk that the destination already has"),
     }
     violations = []
     for copy in raced.tolist():
-        text = "replaces the chunk while another send is added to it: what is left depends on which comes first"
+        text = "replaces the chunk while another send is added to the chunk: the result depends on their order"
         violations.append(at_send(schedule, "race", int(last[copy]), text, int(ends[1][copy])))
     for kind, local, npu, of_chunk in zip(*(column.tolist() for column in faults), strict=True):
         if kind == kernels.MISSING:

@@ -109,9 +109,9 @@ class LintReport(Result):
         rows = []
         for severity, code, count in counts[:_SHOWN_CODES]:
             rows.append(first[severity, code])
-            rows += [Row("", note=f"... and {count - 1:,} more of {code} (--verbose shows them)")] if count > 1 else []
+            rows += [Row("", note=f"... and {count - 1:,} more of {code} (add --verbose to read all)")] if count > 1 else []
         more = ", ".join(f"{code} ({count:,})" for _, code, count in counts[_SHOWN_CODES:])
-        return Answer(self.title(), [*rows, *([Row("more codes (--verbose shows them)", note=more)] if more else [])])
+        return Answer(self.title(), [*rows, *([Row("more codes (add --verbose to read all)", note=more)] if more else [])])
 
     def counted(self) -> list[Row]:
         """How many errors and warnings there are, of each code."""

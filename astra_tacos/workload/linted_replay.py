@@ -30,6 +30,7 @@ from astra_tacos.support.errors import AstraTacosError, OutputError, ReplayError
 from astra_tacos.support.files import check_apart, output_place, together
 from astra_tacos.support.rows import Importance, Result, Row, Table
 from astra_tacos.workload.lint import LintReport, lint
+from astra_tacos.workload.repairer.jobs import Job, job_rows, jobs_of
 
 _RANKS_SHOWN = 8
 """Ranks that never finished, in a finding."""
@@ -127,7 +128,8 @@ def replay_embedded(
     with progress("reading"):
         run = read_run(inputs).slowed(slow).delayed(delay_ns)
     model = choose_backend(backend)
-    return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress, lambda: lint(inputs, backend, limit))
+    jobs = jobs_of(inputs.directory, run.workload.num_ranks)
+    return _replayed(run, model, _every_rank(run, model, outputs), outputs, progress, lambda: lint(inputs, backend, limit), jobs)
 
 
 def replay_compact(
@@ -179,8 +181,9 @@ def _replayed(
     outputs: ReplayOutputs,
     progress: Progress,
     find: Callable[[], LintReport] | None = None,
+    jobs: tuple[Job, ...] = (),
 ) -> Replayed:
-    """The replay of a run that was read, with what `find` finds in its files."""
+    """The replay of a run that was read, with what `find` finds in its files, and with the end of each job."""
     reason = None
     with progress("replaying (ranks that have finished)") as advanced:
         try:
@@ -221,7 +224,8 @@ def _replayed(
         return written
 
     beside = [row for row in outcome.rows() if row.importance is Importance.DETAIL]
-    return Replayed(run_title(run), figures, [*run_rows(figures), *beside], report, write=write)
+    answer = [*run_rows(figures), *job_rows(jobs, outcome.finish_ns), *beside]
+    return Replayed(run_title(run), figures, answer, report, write=write)
 
 
 def replay_in_astra_sim(inputs: RunInputs, binary: Path | None, backend: str, limit: int | None, progress: Progress) -> Replayed:

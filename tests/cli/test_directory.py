@@ -166,7 +166,7 @@ def test_what_is_not_found_is_listed_with_the_command(made, tmp_path, monkeypatc
         "plan --only-place bare --output p": "with it: `astra-tacos plan --only-place bare --output p --network N.yml`",
         "optimize bare": "bare: found comm_group.json, generated.json, remote_memory.json, system.json, workload, e",
         "report bare": "expected network.yml with it: `astra-tacos report bare --network N.yml`",
-        "plan nowhere --output p": "nowhere: no such directory, expected that of a run",
+        "plan nowhere --output p": "nowhere: no such directory, expected the directory of a run",
         "plan --output p": "Missing DIR, the directory of a run, or --workload, --system and --network.",
         f"verify {made}/divided": f"`astra-tacos lint {made}/divided` checks its files",
         "verify bare": "bare: a run says no collective to prove: `astra-tacos lint bare` checks its files",
@@ -201,7 +201,9 @@ def test_a_sweep_takes_the_directory_of_an_ordinary_run(made, tmp_path):
     points["point"]["workload"] = str(made / "compact_plan/ordinary/workload/w")
     (tmp_path / "sweep.yml").write_text(json.dumps(points))
     status, _, err = invoke("sweep sweep.yml --output other", tmp_path)
-    assert status == BAD_INPUT and "system is missing, expected it there, as an axis, or in the directory of the run" in err
+    assert (
+        status == BAD_INPUT and "system is missing, expected a value there, an axis, or a file in the directory of the run" in err
+    )
 
 
 def test_the_page_of_a_comparison(made, tmp_path):

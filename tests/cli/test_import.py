@@ -36,12 +36,19 @@ def test_texts_become_jobs_on_one_network(tmp_path, monkeypatch):
         assert made["notes"] == [f"HYBRID_DATA_MODEL, 2 neighbours x 2, passes: {passes}: w.txt"]
     status, out, err = invoke("import first second --network both.yml --output joint --verbose")
     assert (status, err) == (0, "") and "ranks 4 to 7: second" in out
+    for shown in (out, invoke("replay joint")[1]):
+        listed = [line.split("ns") for line in shown.splitlines() if line.startswith("  job ")]
+        assert [remark.strip() for _, remark in listed] == ["ranks 0 to 3: first", "ranks 4 to 7: second"]
+        ends = [max(answer(f"replay {name}")["finish_ns"]) for name in ("first", "second")]
+        assert [int(line.split()[-1].replace(",", "")) for line, _ in listed] == ends
     ends = [answer(f"replay {name}")["finish_ns"] for name in ("first", "second", "joint")]
     assert ends[2] == ends[0] + ends[1]
+    Path("hello.txt").write_text("hello\n")
     for command, message in {
+        "import hello.txt --output x": "hello.txt: begins with 'hello', expected JSON of PyTorch (.json), a workload text of",
         "import w.txt --output x": "w.txt: a workload text of ASTRA-sim 1.0 does not say its ranks, expected --network",
         "import first second --network n.yml --output x": "n.yml: found 4 NPUs, but the 2 runs have 8 ranks together",
-        "import first w.txt --network both.yml --output x": "w.txt: no directory, expected run directories alone",
+        "import first w.txt --network both.yml --output x": "w.txt: not a directory, expected only run directories",
     }.items():
         status, _, err = invoke(command)
         assert status == BAD_INPUT and message in err and err.count("\n") == 1 and not Path("x").exists()

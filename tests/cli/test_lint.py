@@ -41,7 +41,7 @@ def test_the_first_finding_of_a_code(tmp_path):
     remedy = "(ids count within a rank's file); --fix may mend this"
     assert words.startswith(f"D01 error workload/w.1.et node 0: depends on a node that does not exist {remedy}")
     assert "G04 error workload/w.0.et node 0: uses group 9, which does not exist (give a file" in words
-    assert "... and 699 more of G04 (--verbose shows them)" in words
+    assert "... and 699 more of G04 (add --verbose to read all)" in words
     assert (
         "S09 warning system.json: boost-mode has no effect (take it out); --fix may mend this 701 errors and 1 warning" in words
     )

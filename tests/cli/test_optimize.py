@@ -123,7 +123,7 @@ def test_the_tutorial():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     {
-        "": "nothing limits B0, expected --total-bandwidth, --budget-cost or a --constraint",
+        "": "nothing limits B0, expected a limit by --total-bandwidth, --budget-cost or --constraint",
         "--total-bandwidth 10 --constraint 'B0 >= 11'": "no split of at least 0.1 GB/s each satisfies total == 10.0; B0 >= 11",
         "--total-bandwidth 10 --constraint 'B2 <= 1'": "constraint 'B2 <= 1': found the name B2, which has no value here",
         "--total-bandwidth nan": "total bandwidth: found nan, expected a number above 0",
@@ -148,7 +148,7 @@ def test_bad_options(arguments, message):
         ("optimize --workload w --network n.yml", "Missing option '--system'"),
         ("optimize --workload w.txt --libra-network n.yml", "Missing option '--communicator'"),
         ("optimize --workload w --network n.yml --system s.json --communicator c.yml", "--communicator is for LIBRA's"),
-        (COMMAND.replace("--cost-model m.yml", "") + " --total-bandwidth 9 --objective time-cost", "there is no cost model"),
+        (COMMAND.replace("--cost-model m.yml", "") + " --total-bandwidth 9 --objective time-cost", "found no cost model"),
         (COMMAND.replace("w.txt", "none.txt") + " --total-bandwidth 9", "none.txt: cannot be read"),
     ],
 )

@@ -117,10 +117,10 @@ def test_a_page_of_a_sweep_has_the_points_of_a_condition(here):
 @pytest.mark.parametrize(
     ("what", "expected"),
     {
-        "report run -o x.svg --title a": "title: found it for a figure, expected it for a page (.html)",
-        "report run -o x.html --width single": "width: found it for a page, expected it for a figure (.svg)",
+        "report run -o x.svg --title a": "title: is for pages, and x.svg is a figure: leave out title",
+        "report run -o x.html --width single": "width: is for figures, and x.html is a page: leave out width",
         "report compared -o x.html --where cost>1": "where: is for sweeps, and compared is the output of another command",
-        "report torus.yml -o x.svg --chunk 0": "chunk: found it for a figure of the kind topology",
+        "report torus.yml -o x.svg --chunk 0": "chunk: found for a figure of the kind topology, expected for",
         "plot topology torus.yml -o x.svg": "plot is gone: `astra-tacos report INPUT -o x.svg` does the same.",
     }.items(),
 )
@@ -215,7 +215,7 @@ def test_json_that_is_no_comparison(tmp_path):
 def test_replays_have_no_chunks(here):
     (here / "replay.npz").write_bytes(b"nothing")
     done = plot(f"{here} --chunk 1 -o {here / 'x.svg'}")
-    assert "chunk: found it for a training run" in str(done.exception)
+    assert "chunk: found for a training run" in str(done.exception)
     done = plot(f"{here} -o {here / 'x.svg'}")
     assert "not a recorded replay of astra_tacos" in str(done.exception)
     done = plot(f"{here} --kind topology -o {here / 'x.svg'}")

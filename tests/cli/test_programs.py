@@ -124,8 +124,8 @@ def test_import_of_traces(tmp_path):
     left = run("import", *write_traces(tmp_path), "--output", "out", "--verbose", cwd=tmp_path)
     assert (left.returncode, left.stderr) == (0, "")
     lines = [" ".join(line.split()) for line in left.stdout.splitlines()]
-    assert "trace rank 0: rank0.json" in lines and "end of the run 43,000 ns by congestion-aware" in lines
-    assert "default system.json: native rings, one chunk per collective" in lines
+    assert "source rank 0: rank0.json" in lines and "end of the run 43,000 ns by congestion-aware" in lines
+    assert "assumed system.json: native rings, one chunk per collective" in lines
     written = read_json(tmp_path / "out/repair.json")
     assert written["notes"] == ["rank 0: rank0.json", "rank 1: rank1.json"] and written["finish_ns"] == [43_000] * 2
     again = run("import", *write_traces(tmp_path), "--output", "out", "--json", cwd=tmp_path)

@@ -107,13 +107,13 @@ def edited(without="", **new):
     [
         (
             lambda copy: (copy / "result.json").unlink(),
-            "found nothing to report on, expected the output of one of these: synthesize",
+            "found no output of a command, expected the output of one of these commands: synthesize",
         ),
         (lambda copy: (copy / "result.json").write_text("{"), "not valid JSON"),
         (lambda copy: (copy / "schedule.npz").write_bytes(b"no"), "not a schedule of astra_tacos"),
         (edited(num_sends=3), "num_sends is 3, the schedule beside it has 264: they belong to different runs"),
         (edited(efficiency="much"), "result.json: Expected `int | float | null`, got `str` - at `$.efficiency`"),
-        (shutil.rmtree, "does not exist, expected one that a command wrote"),
+        (shutil.rmtree, "does not exist, expected a directory that a command wrote"),
     ],
 )
 def test_what_is_no_such_directory_is_refused(directory, tmp_path, capsys, change, said):

@@ -383,7 +383,7 @@ def test_files_of_several_hosts_are_one_network(nics, tmp_path):
     read a.xml b.xml --between 'Switch fast GB/s 2 us' | found 'Switch fast GB/s 2 us', expected
     read c.xml c.xml --between 'Switch 50 GB/s 2 us' | has host 0x1, as c.xml has, expected files of different hosts
     read a.xml b.yml --between 'Switch 50 GB/s 2 us' | b.yml: found the suffix '.yml' beside an XML of NCCL
-    read b.yml --between 'Switch 50 GB/s 2 us' | b.yml is no XML of NCCL
+    read b.yml --between 'Switch 50 GB/s 2 us' | b.yml is not an XML of NCCL
     """
     ),
 )
@@ -514,7 +514,7 @@ def test_ns3_files_of_simai(tmp_path):
         ("3 1 2\n2 1\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n", "2 switches, expected 1"),
         ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 3 1Gbps 1us 0\n", "4: node is '3', expected 0 to 2"),
         ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1GB 1us 0\n", "expected two nodes, a rate as 100Gbps"),
-        ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0.1\n", "expected 0: links here lose nothing"),
+        ("3 1 2\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0.1\n", "expected 0: links of astra_tacos lose no packets"),
         ("3 1 3\n2\n0 2 1Gbps 1us 0\n1 2 1Gbps 1us 0\n2 1 2Gbps 1us 0\n", "another rate or delay"),
     ],
 )
@@ -582,7 +582,7 @@ def test_infragraph_in_several_files(tmp_path):
         assert done.returncode == 0, done.stderr
         assert links_of(read_network(tmp_path / "out" / "network.yml")) == links_of(whole)
     alone = run("network read d/all.yaml --output new", cwd=tmp_path)
-    assert alone.returncode == 2 and "or another file that is read together with it" in alone.stderr
+    assert alone.returncode == 2 and "or in another file that is read with this file" in alone.stderr
     other = (tmp_path / "d" / "server.yaml").read_text().replace(": 32", ": 64")
     for more, message in (
         (other, r"server\.yaml: device 'server' is defined in two ways"),

@@ -221,7 +221,7 @@ def test_what_suits_a_sweep_is_drawn_by_default():
 WRONG = """
 x: size_byte | --x: found 'size_byte', expected a column of the sweep, such as size_bytes
 by: speed_up | --by: column speed_up is empty in all 72 points
-y: link_bandwidth_gibps | --y: column link_bandwidth_gibps has lists of numbers, expected one with numbers or text
+y: link_bandwidth_gibps | --y: column link_bandwidth_gibps has lists of numbers, expected a column of numbers or text
 y: status | --y: column status has 'ok', expected a column of numbers
 kind: pareto, x: synthesizer | --x: column synthesizer has 'tacos', expected a column of numbers
 by: point | --by: column point has 72 values, expected at most 12

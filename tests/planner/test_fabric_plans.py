@@ -147,4 +147,4 @@ def test_devices_that_add_are_no_part_of_runs(tmp_path):
     inputs = run_on(tmp_path, "leaf-spine --leaves 2 --npus 4 --reducing", "--dp 8")
     done = run("plan", *options_of(inputs), "--output", "o", cwd=tmp_path)
     assert done.returncode == 2
-    assert "devices that add are no part of runs" in done.stderr
+    assert "runs cannot use devices that add" in done.stderr

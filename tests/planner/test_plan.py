@@ -197,7 +197,7 @@ def test_a_damaged_cache_is_no_cache(sound, tmp_path, damage, caplog):
     assert len(caplog.messages) == len(kept)
     for path in kept:
         (message,) = [message for message in caplog.messages if path.stem in message]
-        assert "\n" not in message and message.endswith("; it counts as missing and is computed again")
+        assert "\n" not in message and message.endswith("; the entry counts as missing and is computed again")
         assert (path.read_bytes(), path.with_suffix(".json").read_bytes()) == before[path]
 
 

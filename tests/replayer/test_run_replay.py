@@ -481,7 +481,7 @@ REFUSED = [
     (alone("send 3 1 is_cpu_op=True"), "node 3: COMM_SEND with is_cpu_op; set is_cpu_op to False (lint: A11)"),
     (
         alone("send 3 1 comm_src=1"),
-        "w.0.et node 3: comm_src is 1, in the file of rank 0; set it to the rank of the file (lint: A10)",
+        "w.0.et node 3: comm_src is 1, in the file of rank 0; write the rank of the file (lint: A10)",
     ),
     (
         alone("coll 3 -comm_type"),

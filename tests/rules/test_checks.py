@@ -109,7 +109,7 @@ FILES = [
         arguments={"system": "config/system.json"},
     ),
     Case("F06", RunFiles(FINE, npus=(3,)), "no such file; there are files of 2 ranks for 3 NPUs", "w.2.et"),
-    Case("F06", FINE, "no such file, nor one of any other rank", "v.0.et", arguments={"workload": "workload/v"}),
+    Case("F06", FINE, "no such file, and no file of another rank", "v.0.et", arguments={"workload": "workload/v"}),
     Case("F08", FINE, "byte", "w.1.et", edit=shorten("workload/w.1.et")),
     Case("F08", custom([one_step_exchange()[0], []]), "no nodes", "collective/c.1.et"),
     Case("F09", FINE, "gzip", "w.1.et", edit=compress("workload/w.1.et")),
@@ -197,7 +197,7 @@ SYSTEMS = [
     ),
     Case("S08", RunFiles(FINE, system="scheduling-policy: null"), "no default", "system.json", WARNING),
     Case("S09", RunFiles(FINE, system="boost-mode: 0"), "boost-mode has no effect", "system.json", WARNING),
-    Case("S10", RunFiles(FINE, system="endpoint-dealy: 5"), "nobody reads 'endpoint-dealy'", "system.json", WARNING),
+    Case("S10", RunFiles(FINE, system="endpoint-dealy: 5"), "ASTRA-sim does not read 'endpoint-dealy'", "system.json", WARNING),
     Case(
         "S14",
         in_group([0, 1], 3, system="all-reduce-implementation: [doubleBinaryTree]"),
@@ -317,7 +317,7 @@ GROUPS = [
             ],
             groups="{'1': [0, 1], '2': [2, 3], '3': [0, 2], '4': [1, 3]}",
         ),
-        "rank 0 runs ALL_REDUCE in groups 1 and 3 by one algorithm, which is freed twice: ASTRA-sim may abort at its end",
+        "rank 0 runs ALL_REDUCE in groups 1 and 3 by one algorithm, which ASTRA-sim frees twice: ASTRA-sim may abort at its end",
         severity=WARNING,
     ),
 ]
@@ -525,13 +525,13 @@ S12!1 2 * comp 0 num_ops=1000000000 tensor_size=1000000 ## {system: {roofline-en
     => system.json: local-mem-bw is 0 or absent
 S13?1 2 * coll 0 ## {system: {replay-only: 1}} => system.json: 2 communication nodes take their duration
 S14!1 3 * coll 0 ## {system: {all-reduce-implementation: [halvingDoubling]}}
-    => w.0.et node 0: on 3 ranks, which are no power of two
+    => w.0.et node 0: on 3 ranks, not a power of two
 S14!1 4 * coll 0 comm_type=ALL_TO_ALL ## {system: {all-to-all-implementation: [halvingDoubling]}}
     => w.0.et node 0: crashes for this pattern
 S14!1 4 * coll 0 comm_type=REDUCE_SCATTER ## {system: {reduce-scatter-implementation: [doubleBinaryTree]}}
     => w.0.et node 0: runs an All-Reduce instead
 S14!1 6 * coll 0 ## {system: {all-reduce-implementation: [doubleBinaryTree]}}
-    => w.0.et node 0: on 6 ranks, which are no power of two, crashes
+    => w.0.et node 0: on 6 ranks, not a power of two: crashes
 S16!1 comp 0 | comp 0 inputs='' outputs='' ## {system: {track-local-mem: 1}} => w.0.et: inputs and outputs
 G04!2 2 * coll 5 group=7 ## {groups: {'1': [0]}} => w.0.et node 5: group 7, which does not exist
 G06!1 3 * coll 5 group=1 ## {groups: {'1': [0, 1]}} => w.2.et node 5: uses group 1, whose ranks are 0, 1
@@ -562,7 +562,7 @@ A14?1 comp 3 is_cpu_op=True | comp 0 => w.0.et node 3: gets no statistics
 A14!1 comp 3 is_cpu_op=True; send 4 1 [3] | recv 0 0 => w.0.et node 3: ASTRA-sim aborts as the rank ends
 A15!2 2 * coll 3 comm_type=REDUCE => w.0.et node 3: REDUCE is not supported
 A16?2 2 * coll 3 comm_type=BROADCAST => w.0.et node 3: takes 1 ns
-A17!2 2 * coll 3 involved_dim=[False] => w.0.et node 3: involves no dimension
+A17!2 2 * coll 3 involved_dim=[False] => w.0.et node 3: has no true entry
 D01!1 comp 3 [9] | comp 0 => w.0.et node 3: depends on a node that does not exist
 D02!1 comp 3 [4]; comp 4 [3] | comp 0 => w.0.et node 4: no node can start
 D03!1 comp 2; comp 3 [4]; comp 4 [3]; comp 5 [4] | comp 0 => w.0.et node 4: 3 of 4 nodes never run

@@ -83,7 +83,7 @@ def test_which_programs_run_a_network():
 
 def test_nothing_judges_links_of_their_own():
     for backend in BACKENDS.values():
-        assert "it has no lists of links, failed links or links that differ" in backend.refusals(GRAPH)
+        assert "this program takes no lists of links, failed links or links that differ" in backend.refusals(GRAPH)
         assert backend.exact_to(GRAPH) is None
 
 

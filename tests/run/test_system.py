@@ -66,7 +66,7 @@ BAD = [
     ("", "file is empty"),
     ('{"a": 1,}', "not valid JSON: line 1, column"),
     ('{"L": 1, "L": 2}', "key 'L' is given twice"),
-    ('{"L": NaN}', "NaN is no JSON number"),
+    ('{"L": NaN}', "NaN is not a JSON number"),
     ('{"L": 1e999}', "'1e999' is too large"),
     ('{"L": 1' + "0" * 5000 + "}", "too many digits"),
     ("[" * 100_000, "nested too deeply"),

@@ -33,8 +33,8 @@ from astra_tacos.support.argument_types import check, checked, type_hints
 from astra_tacos.support.errors import ConfigError
 
 FUNCTIONS = sorted(name for name in astra_tacos.__all__ if inspect.isfunction(getattr(astra_tacos, name)))
-UNCHECKED = {("Backend", "link_model"), ("Source", "run")}
-"""Fields whose type is only imported for type checkers."""
+UNCHECKED = {("Backend", "link_model"), ("Source", "run"), ("Option", "default")}
+"""Fields whose type is only imported for type checkers, and the default of an option, which has the type of the option."""
 MODEL = Transformer(layers=2, hidden=8, ffn=8, heads=2, vocab=8, sequence=8, kv_heads=2)
 RING = NetworkConfig("ring", (Dimension("Ring", 4, 50.0, 500.0),))
 

@@ -27,7 +27,7 @@ TAGGED_UCC = "".join(f"[1,0]<stdout>:{line}\n" for line in UCC.splitlines())
 OSU = "# OSU MPI-CUDA Allreduce Latency Test v7.3\n# Size       Avg Latency(us)\n4                      12.40\n"
 LINES = '{"level": "info", "msg": "start"}\n{"level": "info", "msg": "end"}\n'
 AS_JSON = "is a Chakra trace as JSON, which chakra_jsonizer writes to be looked at, expected the binary file (.et)"
-READ = "make a network of it with `astra-tacos network read FILE --output DIR`"
+READ = "convert the file with `astra-tacos network read FILE --output DIR`"
 
 
 @pytest.mark.parametrize(

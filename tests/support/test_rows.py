@@ -64,7 +64,7 @@ def test_an_answer_is_short_and_details_are_asked_for(capsys):
     print_result(found, error=0.05)
     assert capsys.readouterr().out.splitlines() == [
         *("what was found", "", "  time  1,000 ns  plus or minus 5.0%, best", "", "few", "what  ns", "a      1"),
-        *("", "1 note: --verbose shows it"),
+        *("", "add --verbose to read 1 note"),
     ]
     print_result(found, verbose=True)
     assert capsys.readouterr().out.splitlines() == [
@@ -82,7 +82,7 @@ def test_without_pandas_a_frame_is_refused_in_one_line(monkeypatch):
         return imported(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match="found no pandas, expected it for a data frame: pip install pandas"):
+    with pytest.raises(ConfigError, match="a data frame needs pandas, which is not installed: pip install pandas"):
         Answer("what was found", (Row("time", 1),)).to_pandas()
 
 

@@ -93,7 +93,7 @@ def test_parts_need_not_be_a_whole_number_of_chunks(tmp_path):
     text = direct_program("broadcast", 2, 3, in_place=True, name="allgather").replace('buf="i"', 'buf="o"')
     verdict = verify_msccl_xml(written(path, text))
     assert {"chunk-absent", "chunk-missing"} <= codes(verdict)
-    assert "chunk 1 (part 2 of 2), where nothing has arrived" in " ".join(map(str, verdict.violations))
+    assert "chunk 1 (part 2 of 2), where no data has arrived" in " ".join(map(str, verdict.violations))
 
 
 @pytest.mark.parametrize("coll", ("custom", "alltoallv", "send", "recv"))

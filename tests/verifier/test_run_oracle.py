@@ -175,7 +175,7 @@ def test_the_command_says_what_was_checked(made, tmp_path):
     changed(tmp_path / "plan" / "workload" / f"{inputs.workload.name}.0.et", longer)
     done = command("verify", "plan", "--before", str(inputs.workload), cwd=tmp_path)
     assert done.returncode == 1
-    assert "rank 0, node 0 is not what it was" in done.stdout
+    assert "rank 0, node 0 differs from the run before" in done.stdout
     (tmp_path / "plan" / "plan.json").write_text("{}")
     done = command("verify plan", cwd=tmp_path)
     assert done.returncode == 2

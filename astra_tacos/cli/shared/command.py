@@ -121,7 +121,7 @@ class Command(click.Command):
         modes = [(name, self._mode(name).get_short_help_str(100)) for name in self.modes]
         sections = [("Options", groups.pop(None))]
         sections += [(str(group.value), rows) for group, rows in groups.items() if group and _HELP_ALL.name in ctx.meta]
-        for title, rows in (*sections, ("Other questions (each has options and help of its own)", modes)):
+        for title, rows in (*sections, ("Other questions (each has its own options and --help)", modes)):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)

@@ -148,8 +148,7 @@ def print_result(
     else:
         _print_tables(table.short or table for table in tables if table.short or table.importance is Importance.ANSWER)
         if notes:
-            many = len(notes) > 1
-            echo(f"\n{len(notes)} note{'s' if many else ''}: --verbose shows {'them' if many else 'it'}")
+            echo(f"\nadd --verbose to read {len(notes)} note{'s' if len(notes) > 1 else ''}")
     if not title:
         _print_rows((row.name, row.text) for row in files)
         if error is not None:

@@ -174,7 +174,7 @@ ns3_option = click.option(
     "--ns3-config",
     type=PATH,
     metavar="FILE",
-    help="Configuration of ASTRA-sim's ns-3 backend for --backend packet; by default that of its repository.",
+    help="Configuration of ASTRA-sim's ns-3 backend for --backend packet; by default the file in ASTRA-sim's repository.",
 )
 
 
@@ -201,7 +201,7 @@ def read_with_ns3(path: Path, ns3_path: Path | None, backend: Backend | None) ->
     return configured(network, ns3_path)
 
 
-verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print everything that there is to say, also all notes.")
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Print all details and notes.")
 checks_option = click.option(
     "--verify/--no-verify", "with_checks", default=True, help="Check each schedule by the oracle and the replay."
 )
@@ -213,11 +213,11 @@ def output_option(text: str, metavar: str = "DIR", parameter: str = "output", **
     return click.option("--output", "-o", parameter, type=OUTPUT, metavar=metavar, help=text, **settings)
 
 
-_DEFAULT_BACKEND = "by default congestion-aware, on which messages queue on links."
-_PACKET = " packet is ASTRA-sim's ns-3 backend, packet by packet."
+_DEFAULT_BACKEND = "by default congestion-aware, in which messages queue on links."
+_PACKET = " packet models ASTRA-sim's ns-3 backend, packet by packet."
 _OF_SCHEDULES = (
-    "The clock: the network model of all times, which schedules are made for; by default congestion-aware, on which messages "
-    "queue on links. ASTRA-sim's program for it takes several dimensions on a branch."
+    "Network model of all times, which schedules are made for; by default congestion-aware, in which messages queue on links. "
+    "For several dimensions, only a branch of ASTRA-sim has this model."
 )
 
 
@@ -247,7 +247,7 @@ def backend_option(
     text = _OF_SCHEDULES if of_schedules else f"Network model of ASTRA-sim, embedded: {default}"
     text += _PACKET * packets
     if also_program:
-        text += f" {ASTRA_SIM} {also_program} {NS3} does the same with a binary that was built with ns-3."
+        text += f" {ASTRA_SIM} {also_program} {NS3} uses a binary of ASTRA-sim that was built with ns-3."
 
     def decorate(command: Command) -> Command:
         @click.option("--backend", type=click.Choice(names), help=text)

@@ -96,7 +96,7 @@ candidate_option = click.option(
     type=PATH,
     multiple=True,
     metavar="FILE",
-    help="Also take this program (MSCCL XML, MSCCL++ plan), once the oracle has proven it; may be given several times.",
+    help="Also try this program (MSCCL XML, MSCCL++ plan), after the oracle has proven it correct; may be given several times.",
 )
 
 

@@ -60,7 +60,9 @@ def read_fabric(
     if path.suffix == _XML and not path.is_dir():
         return "NCCL topology", read_nccl_topology(_nccl_files(path, *others), latency_ns, cpu_gbps, between)
     if between is not None:
-        raise ConfigError(f"--between: {path} is no XML of NCCL, expected such: only their hosts are joined")
+        raise ConfigError(
+            f"--between: {path} is not an XML of NCCL, expected only topologies of NCCL: --between joins their hosts"
+        )
     if others or path.is_dir():
         return "InfraGraph", read_infragraph([file for place in (path, *others) for file in _files(place)], latency_ns, gbps)
     refuse_foreign(path, read_begin(path, BEGIN), workloads=True)

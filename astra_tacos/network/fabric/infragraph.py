@@ -70,7 +70,9 @@ def read_infragraph(paths: Sequence[Path], latency_ns: float, gbps: float | None
     for path, entry in _all(files, "instances"):
         name, kind = _name(path, entry, "instances"), str(entry.get("device"))
         if kind not in devices:
-            expected = "one that the file defines, or another file that is read together with it (network read FILE FILE, or DIR)"
+            expected = (
+                "a definition in this file, or in another file that is read with this file (network read FILE FILE, or DIR)"
+            )
             raise ConfigError(f"{path}: instance {name!r} is of device {kind!r}, expected {expected}")
         if name in names:
             raise ConfigError(f"{path}: instance {name!r} again, expected each name once")
@@ -122,7 +124,7 @@ def _connect(
         if end not in place:
             raise ConfigError(f"{path}: connection {text!r} names {end!r}, expected a component of an instance")
     if link not in links:
-        raise ConfigError(f"{path}: connection {text!r} names the link {link!r}, expected one that is defined there")
+        raise ConfigError(f"{path}: connection {text!r} names the link {link!r}, expected a link that is defined there")
     latency_ns, gbps = otherwise
     gbps = gbps if links[link] is None else links[link]
     if gbps is None:

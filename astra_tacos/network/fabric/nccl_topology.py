@@ -304,7 +304,9 @@ class _Reader:
         """The GPUs of a PCIe device: ranks share a GPU, or one of its partitions; the first of them names its links."""
         bus = element.get("busid", "")
         if _bus_key(bus) in host.by_bus:
-            raise ConfigError(f"{host.path}: two <pci> with GPUs have busid {describe(bus)}, expected different ones in a host")
+            raise ConfigError(
+                f"{host.path}: two <pci> with GPUs have busid {describe(bus)}, expected a different busid for each GPU of a host"
+            )
         partitions: defaultdict[str, list[Element]] = defaultdict(list)
         for gpu in gpus:
             self._note_unread(host.path, gpu)

@@ -60,7 +60,9 @@ def read_ns3_topology(path: Path) -> NetworkConfig:
                 f"{path}:{number}: {describe(' '.join(fields))}, expected two nodes, a rate as 100Gbps and a delay as 1us"
             )
         if fields[4].strip("0.") != "":
-            raise ConfigError(f"{path}:{number}: error rate {describe(fields[4])}, expected 0: links here lose nothing")
+            raise ConfigError(
+                f"{path}:{number}: error rate {describe(fields[4])}, expected 0: links of astra_tacos lose no packets"
+            )
         link = float(rate[1]) * _BITS[rate[2]] / 8e9, float(delay[1]) * _NS[delay[2]]
         pair = min(end, other), max(end, other)
         if seen.setdefault(pair, link) != link:

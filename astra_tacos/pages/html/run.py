@@ -114,7 +114,7 @@ def _plan_rows(result: PlanFile, recording: Recording) -> list[Row]:
         *_best_native(result),
         *([detail("prints", printed)] if printed else []),
         *_common(recording),
-        *([detail("left as it was", "; ".join(dict.fromkeys(kept)))] if kept else []),
+        *([detail("not changed", "; ".join(dict.fromkeys(kept)))] if kept else []),
     ]
 
 
@@ -140,7 +140,7 @@ def _schedule_rows(schedule: ScheduledRunFile, recording: Recording) -> list[Row
         *_compared(*times, schedule["speed_up"]),
         detail("policies", schedule["policies"]),
         detail("network model", schedule["backend"]),
-        detail("before", "the run as it was, with the same collective algorithms"),
+        detail("before", "the run before, with the same collective algorithms"),
         *_common(recording),
         *notes_of(schedule["notes"]),
     ]

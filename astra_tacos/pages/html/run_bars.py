@@ -183,7 +183,7 @@ def _shares(whens: list[str], summaries: list[PathSummary]) -> str:
         cells = [(None,) * 3 if share is None else (share.count, share.spent_ns, share_of(share.share)) for share in shares]
         rows.append((description, *chain.from_iterable(cells)))
     columns = tuple(f"{name}{_of(when)}" for when in whens for name in ("stretches", "ns", "share"))
-    return _titled(Table("What is on it", ("nodes", *columns), rows))
+    return _titled(Table("Nodes on the path", ("nodes", *columns), rows))
 
 
 def _longest(summary: PathSummary) -> str:

@@ -298,14 +298,14 @@ def divide_endpoint(
         )
     if run.prefixes:
         raise ConfigError(
-            f"{run.system.source}: collectives run custom traces, expected native ones: counts of additions are theirs"
+            f"{run.system.source}: collectives run custom traces, expected native collectives, whose additions are counted"
         )
     if partition is not None:
         npu.check(partition, mode)
     if npu.peak_tflops is not None:
         if not run.system.roofline_enabled:
             raise ConfigError(
-                f"{run.system.source}: no roofline (roofline-enabled 1), expected one for an NPU of another peak performance"
+                f"{run.system.source}: no roofline, expected roofline-enabled 1 for an NPU of another peak performance"
             )
         run = replace(run, system=run.system.with_keys({"peak-perf": npu.peak_tflops}))
     model = choose_backend(backend)
@@ -330,7 +330,7 @@ def divide_endpoint(
     tried.append(_result(Mode.IDEAL, Partition(), links, links, traffic, undivided))
     own_mode = [division for division in tried if division.mode == mode]
     if not own_mode:
-        raise ConfigError("communication gets no cores or no memory bandwidth, so that it would take for ever")
+        raise ConfigError("communication gets no cores or no memory bandwidth, and would never end")
     best = min(own_mode, key=lambda division: division.end_ns)
     with replaced_directory(output) as folder:
         divided = divided_run(run, npu, best.mode, best.partition, best.network_gbps / links)

@@ -276,14 +276,14 @@ def _found(
         return _one(candidates, requests, before, notes)
     outcome = search(candidates, request.schedule_replays, on_progress, request.options.effort)
     if outcome.best is None:
-        notes.append("the run is written as it is: nothing that was tried is faster")
+        notes.append("the run is written unchanged: no policy that was tried is faster")
     return outcome
 
 
 def _as_it_is(run: Run, before: RunOutcome) -> tuple[Run, RunOutcome]:
     """The run without names of custom traces, which it may not have."""
     if run.prefixes:
-        raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native ones to schedule")
+        raise ConfigError(f"{run.system.source}: collectives run custom traces, expected native collectives to schedule")
     return replace(run, system=run.system.without_traces()), before
 
 

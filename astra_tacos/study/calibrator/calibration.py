@@ -150,7 +150,7 @@ def fit_ns3(runs: Sequence[MeasuredRun], on_progress: Callable[[int, int], None]
     if not np.isfinite(tried[best()]):
         for run in runs:  # says why
             replay_run(run.run, PACKET)
-        raise ConfigError(f"{runs[0].name}: no configuration was found under which it can be replayed")
+        raise ConfigError(f"{runs[0].name}: the run cannot be replayed under any configuration that was tried")
     for leader in sorted(tried, key=lambda ns3: tried[ns3])[:_REFINED]:
         if tried[best()] < _EXACT:
             break
@@ -223,7 +223,7 @@ def calibrate_machine(
     if not is_fitted:
         output = None
         notes.append(
-            f"a time is more than {_MOST_RESIDUAL:.0%} off the fit, so nothing is written: do the times belong to the programs?"
+            f"a time is more than {_MOST_RESIDUAL:.0%} off the fit, nothing is written: check that times and programs match"
         )
     result: dict[str, Any] = {
         "num_npus": npus.pop(),

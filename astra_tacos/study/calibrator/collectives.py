@@ -219,7 +219,7 @@ def check_collectives(folder: Path, paths: Sequence[Path], reading: Reading, lea
         errors = errors_of_rows(model, rows)
     if not np.isfinite(errors).all():
         path = folder / CALIBRATION_FILE
-        raise ConfigError(f"{path}: its constants give times without end, expected fitted ones: calibrate again")
+        raise ConfigError(f"{path}: the constants give infinite times, expected fitted constants: calibrate again")
     groups: dict[str, dict[str, list[float]]] = {"collective": {}, "size": {}, "nodes": {}}
     for row, error in zip(rows, errors, strict=True):
         size = _SIZES_IN_ONE ** int(np.log(row.size_bytes) / np.log(_SIZES_IN_ONE) + 1e-9)
@@ -292,7 +292,7 @@ def _read(path: Path) -> tuple[CollectiveModel, tuple[int, int]]:
         text = f"{len(knots)} message_bytes and {len(factors)} factor"
         raise ConfigError(f"{path}: step_curve has {text}, expected as many of each: calibrate again")
     if any(knot >= other for knot, other in pairwise(knots)):
-        raise ConfigError(f"{path}: step_curve has message_bytes that do not ascend, expected ascending ones: calibrate again")
+        raise ConfigError(f"{path}: step_curve has message_bytes that do not ascend, expected ascending sizes: calibrate again")
     constants = constants_of(path, calibration.constants, PRIORS)
     model = CollectiveModel(constants, np.log(knots), np.log(factors), calibration.has_nvls, calibration.is_mesh)
     return model, (calibration.nodes, calibration.gpus_per_node)

@@ -209,12 +209,12 @@ def was_checked(where: str, wrong: str | None, error: str | None = None) -> bool
         If a count of wrong results is above 0, or old versions mark an error as above their threshold.
     """
     if error is not None and error.endswith("*"):
-        raise ConfigError(f"{where}: error {error} is above the threshold of the test: it did not compute its collective")
+        raise ConfigError(f"{where}: error {error} is above the threshold of the test: the result of the collective is wrong")
     if wrong is None or wrong in ("", "N/A"):
         return True
     count = parse_decimal(wrong.removesuffix("*"))
     if count is not None and count > 0:
-        raise ConfigError(f"{where}: {wrong} results are wrong (#wrong), expected 0: such a run did not compute its collective")
+        raise ConfigError(f"{where}: {wrong} results are wrong (#wrong), expected 0 wrong results")
     return count == 0
 
 

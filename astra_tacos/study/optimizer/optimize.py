@@ -87,10 +87,10 @@ def optimize(
     if refine is not None and refine not in REFINEMENTS:
         raise ConfigError(f"refine: found {refine!r}, expected {' or '.join(REFINEMENTS)}")
     if backend is not None and refine != "replays":
-        raise ConfigError("backend: expected refine 'replays' beside it")
+        raise ConfigError("backend: is only for refine 'replays'")
     if isinstance(job, ProblemFiles):
         if network is not None:
-            raise ConfigError("network: found one beside ProblemFiles, expected it in them")
+            raise ConfigError("network: found network and ProblemFiles, expected the network inside ProblemFiles")
         files = job
     else:
         given = Given(network=None if network is None else Path(network))

@@ -94,7 +94,9 @@ def block_of(ranks: Sequence[int] | Ints, shape: Shape, name: str) -> tuple[tupl
             break
         if steps.size and building_block(block).shared_part(size, coordinates) is None:
             places = ", ".join(map(str, coordinates[:8].tolist())) + (", ..." if len(coordinates) > 8 else "")
-            raise ConfigError(f"{name} has the members {places} of a {block} {size}, expected all of it or a part with own links")
+            raise ConfigError(
+                f"{name} has the members {places} of a {block} {size}, expected the whole dimension, or a part with own links"
+            )
         members.append(len(coordinates))
         strides.append(int(steps[0]) if steps.size else 1)
         rest = rest // size
@@ -339,7 +341,7 @@ def make_problem(shape: Shape, job: Job, limits: Limits | None = None, current: 
             raise ConfigError(f"{name}: found {number:g}, expected a number above 0")
     prices = None if cost_model is None else np.array(cost_model.prices(shape), np.float64) * shape.num_npus
     if prices is None and (objective == TIME_COST or budget_cost is not None):
-        raise ConfigError("cost: there is no cost model, expected one (--cost-model)")
+        raise ConfigError("cost: found no cost model, expected --cost-model")
     if (objective == TIME_COST or budget_cost is not None) and prices is not None and not prices.any():
         raise ConfigError("cost: every dimension is free, expected prices above 0")
     is_limited = budget_cost is not None or any(word in text for text in constraints for word in ("total", "cost"))

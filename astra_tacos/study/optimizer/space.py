@@ -96,7 +96,7 @@ def parse_constraint(text: str, num_dimensions: int, prices: Sequence[float] | N
     """
     expression = parse_expression(text, "constraint", "B0 + B1 <= 300")
     if prices is None and "cost" in expression.names:
-        raise expression.refuse("found cost, expected a cost model with it (--cost-model)")
+        raise expression.refuse("found cost without a cost model, expected --cost-model")
     unit = tuple(_Linear(row) for row in np.eye(num_dimensions, num_dimensions + 1))
     names = {f"{letter}{number}": price for letter in "Bb" for number, price in enumerate(unit)}
     names["total"] = sum(unit[1:], unit[0])
@@ -187,7 +187,7 @@ def make_space(constraints: Sequence[Constraint], num_dimensions: int, min_bandw
             raise ConfigError(f"constraints: no split of at least {min_bandwidth:g} GB/s each satisfies {listed or 'them'}")
         if result.status == _UNBOUNDED:
             raise ConfigError(
-                f"constraints: nothing limits B{dimension}, expected --total-bandwidth, --budget-cost or a --constraint that does"
+                f"constraints: nothing limits B{dimension}, expected a limit by --total-bandwidth, --budget-cost or --constraint"
             )
         if result.status != _OPTIMAL:
             raise ConfigError(

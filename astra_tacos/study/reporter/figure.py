@@ -57,7 +57,7 @@ def find_figure(path: Path, given: dict[str, Any]) -> tuple[str, Draw]:
     for name in sorted(given.keys() - {"kind", "width"}):
         if name not in (_SWEEP_OPTIONS if kind == _SWEEP else KINDS[kind]):
             kinds = ", ".join(other for other, names in KINDS.items() if name in names)
-            raise ConfigError(f"{name}: found it for a figure of the kind {kind}, expected it for {kinds}")
+            raise ConfigError(f"{name}: found for a figure of the kind {kind}, expected for a figure of the kind {kinds}")
     options = dict.fromkeys(OPTIONS) | DEFAULTS | given
     return kind, lambda: _draw(kind, path, options)
 
@@ -103,7 +103,7 @@ def _timeline(path: Path, width: str, chunk: int | None) -> Figure:
         from astra_tacos.run.recording import load_recording
 
         if chunk is not None:
-            raise ConfigError("chunk: found it for a training run, which has ranks and no chunks, expected it for schedules")
+            raise ConfigError("chunk: found for a training run, which has ranks and no chunks, expected for a schedule")
         return draw_rank_timeline(load_recording(recording), width)
     expected = "a schedule (.npz), or the directory of synthesize, plan or replay"
     kind, target = identify_drawn(path, expected)

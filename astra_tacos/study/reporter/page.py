@@ -147,7 +147,7 @@ def find_page(path: Path, network: Path | None, typed: str | None) -> tuple[str,
         path = path.parent
     if not path.is_dir():
         raise ConfigError(
-            f"{path}: {'is no directory' if path.exists() else 'does not exist'}, expected one that a command wrote"
+            f"{path}: {'is no directory' if path.exists() else 'does not exist'}, expected a directory that a command wrote"
         )
     for name, kind in PAGES.items():
         if network is None and all((path / marker).is_file() for marker in kind.markers):
@@ -156,7 +156,7 @@ def find_page(path: Path, network: Path | None, typed: str | None) -> tuple[str,
     if holds_run(path):
         return "replay", path, _replayed(find_run(path, typed, Given(network=network)))
     expected = "; ".join(f"{kind.command} ({', '.join(kind.markers)})" for kind in PAGES.values())
-    raise ConfigError(f"{path}: found nothing to report on, expected the output of one of these: {expected}")
+    raise ConfigError(f"{path}: found no output of a command, expected the output of one of these commands: {expected}")
 
 
 def _comparison(schedule: Schedule, backend: object, progress: Progress) -> tuple[Sequence[CompareRow] | None, str]:

@@ -102,8 +102,9 @@ def report(
     if not is_page and suffix not in FORMATS:
         raise ConfigError(f"{output}: expected a name that ends in {', '.join((PAGE, *FORMATS))}")
     if foreign := [name for name, given in (of_figures if is_page else of_pages).items() if given is not None]:
-        given_kind, expected = ("a page", "a figure (.svg)") if is_page else ("a figure", "a page (.html)")
-        raise ConfigError(f"{foreign[0]}: found it for {given_kind}, expected it for {expected}")
+        is_made, belongs, name = ("page", "figures", ".svg or .pdf") if is_page else ("figure", "pages", PAGE)
+        remedy = f"leave out {foreign[0]}, or choose a name that ends in {name}"
+        raise ConfigError(f"{foreign[0]}: is for {belongs}, and {output} is a {is_made}: {remedy}")
     if width is not None and width not in WIDTHS:
         raise ConfigError(f"width: found {quoted(width)}, expected {' or '.join(WIDTHS)}")
     if is_page:

@@ -161,7 +161,9 @@ def _without_expansion(network: NetworkConfig, task: CollectiveTask, conditions:
     if time_ns is None:
         if not is_large:
             return None
-        raise ConfigError(f"backend {clock}: only a replay could time the schedule there, and it has too many sends to replay")
+        raise ConfigError(
+            f"backend {clock}: only a replay can time the schedule on this backend, and the schedule has too many sends to replay"
+        )
     if conditions.with_checks:
         check_symmetric(schedule)
     certificate = certify(schedule) | {"time_ns": round(time_ns, 3)}

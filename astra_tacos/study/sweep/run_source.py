@@ -361,11 +361,15 @@ def read_run_source(
         files = (files_found.system, files_found.groups, files_found.remote_memory)
         system, comm_group, remote_memory = (None if file is None else str(file) for file in files)
     if system is None:
-        raise ConfigError(f"{places['system']} is missing, expected it there, as an axis, or in the directory of the run")
+        raise ConfigError(
+            f"{places['system']} is missing, expected a value there, an axis, or a file in the directory of the run"
+        )
     system_path = Path(os.path.normpath(folder / system))
     start = system_path.parent if directory is None else Path(os.path.normpath(folder / directory))
     if not start.is_dir():
-        raise ConfigError(f"{places['directory']}: {start}: no such directory, expected that in which ASTRA-sim is started")
+        raise ConfigError(
+            f"{places['directory']}: {start}: no such directory, expected the directory in which ASTRA-sim is started"
+        )
     with naming(places["system"]):
         config = read_system(system_path, start)
     with naming(places["workload"]):

@@ -47,7 +47,7 @@ Its scheduler and workers always have an HTTP server; by default on all interfac
 loopback address, they serve nothing to nobody.
 """
 _PRIVATE = {"protocol": "inproc://", "dashboard": False, "dashboard_address": "127.0.0.1:0"}
-_ADDRESS = "expected the address of one, such as tcp://host:8786"
+_ADDRESS = "expected an address such as tcp://host:8786"
 _LOOK_S = 0.05
 """Interval in s at which results are collected and points submitted, as Dask handles several at a time more cheaply."""
 _COUNT_S = 2.0

@@ -129,7 +129,7 @@ class Store:
                 with one_line(path, "row of a sweep"):
                     rows[key] = self._read(key)
             except ConfigError as error:
-                _log.warning("%s; it counts as missing and is computed again", error)
+                _log.warning("%s; the entry counts as missing and is computed again", error)
         return rows
 
     def write(self, key: str, outcome: Outcome, conditions: Conditions) -> Row:
@@ -164,7 +164,7 @@ class Store:
             raise ValueError("not a row of this key")
         limits = row["timeout_s"], row["memory_bytes"]
         if not all(fits(limit, "float") for limit in limits):
-            raise ValueError("limits are no numbers")
+            raise ValueError("limits are not numbers")
         return Row(Outcome.from_row(row), *limits)
 
     def _path(self, key: str) -> Path:
@@ -190,7 +190,7 @@ def _locked(directory: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"{directory}: another sweep is writing to it, expected one at a time") from None
+            raise ConfigError(f"{directory}: another sweep is writing to this directory, expected one sweep at a time") from None
         except OSError:
             pass  # a file system without locks
         yield

@@ -213,7 +213,7 @@ def _check_names(expressions: Iterable[Expression], file: Document) -> None:
     for expression in (*expressions, *file.definitions.values(), *file.conditions):
         if expression in file.conditions:
             if _COST in expression.names and file.cost_model is None:
-                raise expression.refuse("found cost, expected a cost_model that says it")
+                raise expression.refuse("found cost, expected a cost_model with cost")
             sizes = [_SIZE_COLUMN] if _SIZE in file.axes.places else []
             listed = [*known, *sizes, *(name for name in DERIVED if name != _COST or file.cost_model is not None)]
         else:
@@ -378,7 +378,7 @@ class _Resolver:
         constants["backend"] = self.backend or constants["backend"]
         for name, value in constants.items():
             if value is REQUIRED and name not in there:
-                raise ConfigError(f"{file.point / name} is missing, expected it there or as an axis")
+                raise ConfigError(f"{file.point / name} is missing, expected a value there or an axis")
         return kind, constants, tuple(name for name in SETTINGS if name in given or name in file.fields)
 
     def network(self, part: Part) -> PointNetwork:

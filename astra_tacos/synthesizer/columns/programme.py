@@ -180,9 +180,7 @@ def server_stars(topology: Topology, collective: Collective, servers: Sequence[i
     members = collective.member_npus.tolist()
     pairs = [(member, server) for server in servers for member in members if member != server]
     if not pairs or not all(np.isfinite([routes.cost[pair], routes.cost[pair[::-1]]]).all() for pair in pairs):
-        raise ConfigError(
-            f"{topology.name}: servers are {list(servers)}, expected NPUs that reach all members and nothing between"
-        )
+        raise ConfigError(f"{topology.name}: servers are {list(servers)}, expected NPUs that reach all members directly")
     columns = []
     for server in servers:
         others = [member for member in members if member != server]

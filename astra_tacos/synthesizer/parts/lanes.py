@@ -50,7 +50,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A chunk: where it is, and which NPUs need it."""
+    """A chunk: the NPU that has the chunk, and the NPUs that need the chunk."""
 
     source: int
     targets: frozenset[int]
@@ -87,7 +87,7 @@ def _refusal(topology: Topology) -> str | None:
         return "has switches, expected direct links"
     latency, bandwidth = topology.link_latency_ns, topology.link_bandwidth_gibps
     if np.ptp(latency):
-        return f"has latencies of {latency.min():g} to {latency.max():g} ns, expected equal ones: a step takes one latency"
+        return f"has latencies of {latency.min():g} to {latency.max():g} ns, expected equal latencies: a step takes one latency"
     lanes = bandwidth / bandwidth.min()
     far = np.abs(lanes - np.rint(lanes))
     if np.any(far > _NEARLY_WHOLE * lanes):

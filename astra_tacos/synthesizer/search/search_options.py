@@ -126,7 +126,7 @@ def _needs_candidates(options: SearchOptions, spell: Spell) -> str | None:
     if has_several or options.link_model not in LINK_MODELS:
         return None
     options_given = f"{spell('synthesizer')} {options.synthesizer} with its chunks and {spell('link_model')} {options.link_model}"
-    return f"{options_given} is a single candidate, and there is nothing to stop"
+    return f"{options_given} is a single candidate, which a limit cannot stop"
 
 
 def _named(synthesizer: str) -> tuple[str, ...]:

@@ -84,7 +84,11 @@ class GeneratedRun(Result):
         if "chosen_order" in result:
             axes, classes = result["chosen_order"], f"of {result['num_classes']:,} classes of ranks (--order says another)"
             rows.append(Row("order", axes, note=classes))
-        return [*rows, Row("files", str(self.path)), Row("next", next_command(self.path))]
+        rows.append(Row("files", str(self.path)))
+        if not (self.path / NETWORK).is_file():
+            fits = f"N.yml needs {result['num_ranks']:,} NPUs in one dimension"
+            rows.append(Row("network", note=f"{fits}; for more dimensions, add --network N.yml to `generate`"))
+        return [*rows, Row("next", next_command(self.path))]
 
 
 def _check_output(path: Path) -> None:

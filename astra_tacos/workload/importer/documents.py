@@ -21,6 +21,12 @@ from astra_tacos.support.formats.values import describe
 from astra_tacos.support.input_file import BEGIN, refuse_json_trace
 
 _TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
+_FIRST_SHOWN = 20
+"""Characters of a file that an error shows."""
+_KINDS = (
+    "JSON of PyTorch (.json), a workload text of ASTRA-sim 1.0 or SimAI, run directories, or a program (MSCCL XML, MSCCL++ plan, "
+    "prefix of traces)"
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +68,7 @@ def _texts(path: Path) -> Iterator[tuple[str, bytes]]:
                     is_found = True
                     yield f"{path}: {member.name}", _unpacked(f"{path}: {member.name}", reader.read())
     except tarfile.TarError as error:
-        raise ConfigError(f"{path}: no tar archive that can be read ({error})") from None
+        raise ConfigError(f"{path}: not a readable tar archive ({error})") from None
     if not is_found:
         raise ConfigError(f"{path}: an archive without .json or .json.gz files, expected traces")
 
@@ -90,7 +96,10 @@ def _parsed(name: str, data: bytes) -> dict[str, Any]:
     try:
         content = json.loads(data, strict=False)  # PyTorch does not escape tabs in names
     except (ValueError, RecursionError) as error:
-        refuse_json_lines(name, data[:BEGIN].decode(errors="replace"))
+        begin = data[:BEGIN].decode(errors="replace")
+        refuse_json_lines(name, begin)
+        if not begin.lstrip().startswith(("{", "[")):
+            raise ConfigError(f"{name}: begins with {describe(begin.strip()[:_FIRST_SHOWN])}, expected {_KINDS}") from None
         raise ConfigError(f"{name}: not valid JSON: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{name}: found {describe(content)[:40]} at the top, expected a JSON object")

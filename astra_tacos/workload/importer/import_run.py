@@ -20,6 +20,7 @@ from astra_tacos.workload.importer.rank_nodes import RankNode, RankSource, find_
 from astra_tacos.workload.importer.simai import POLICY, SimaiWorkload, read_simai_workload
 from astra_tacos.workload.mends.mend import Mend
 from astra_tacos.workload.repairer.draft import Draft, Log
+from astra_tacos.workload.repairer.jobs import Job
 from astra_tacos.workload.repairer.node import ALL_RANKS
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of
@@ -85,15 +86,17 @@ def import_run(
     source = f"{paths[0]}{f' and {len(paths) - 1} more' if len(paths) > 1 else ''}"
     if any(path.is_dir() for path in paths):
         if options.num_ranks is not None or options.num_passes > 1 or inputs.groups is not None:
-            raise ConfigError(f"{source}: runs say their ranks, passes and groups, expected no --ranks, --passes or --comm-group")
+            raise ConfigError(
+                f"{source}: runs have their own ranks, passes and groups, expected no --ranks, --passes or --comm-group"
+            )
         with garbage_kept():
-            draft, notes = join_jobs(paths, PREFIX, inputs, options.backend)
-        return _finished(draft, output, options, source, notes, mends, log)
+            draft, notes, jobs = join_jobs(paths, PREFIX, inputs, options.backend)
+        return _finished(draft, output, options, source, notes, mends, log, jobs)
     with garbage_kept():
         if any(first_word(path) in (POLICY, *POLICIES) for path in paths):
             imported = _of_layers(paths, inputs.network, options, log)
         elif options.num_passes > 1:
-            raise ConfigError(f"--passes: found {options.num_passes}, but {paths[0]} is no workload text of ASTRA-sim 1.0")
+            raise ConfigError(f"--passes: found {options.num_passes}, but {paths[0]} is not a workload text of ASTRA-sim 1.0")
         else:
             imported = _of_traces(paths, options.num_ranks, log)
     draft = draft_of(PREFIX, source, imported.ranks, imported.groups, inputs, options.backend, imported.num_ranks)
@@ -105,10 +108,17 @@ def import_run(
 
 
 def _finished(
-    draft: Draft, output: Path, options: ImportOptions, source: str, notes: tuple[str, ...], mends: tuple[Mend, ...], log: Log
+    draft: Draft,
+    output: Path,
+    options: ImportOptions,
+    source: str,
+    notes: tuple[str, ...],
+    mends: tuple[Mend, ...],
+    log: Log,
+    jobs: tuple[Job, ...] = (),
 ) -> RepairResult:
     try:
-        return finish_run(draft, output, mends, options.without, notes=notes, changes=log.changes)
+        return finish_run(draft, output, mends, options.without, notes=notes, jobs=jobs, changes=log.changes)
     except AstraTacosError as error:
         raise type(error)(f"{source}: {error}") from None
 
@@ -135,7 +145,7 @@ def _of_traces(paths: list[Path], given_ranks: int | None, log: Log) -> _Made:
     num_ranks = _num_ranks(sources, given_ranks)
     ranks = _drafted([rank_nodes(rank, source, log) for rank, source in enumerate(sources)])
     if not any(ranks):
-        raise ConfigError(f"{sources[0].names}: nothing that computes on a GPU or communicates, expected a trace of training")
+        raise ConfigError(f"{sources[0].names}: found no GPU computation and no communication, expected a trace of training")
     if sources[0].device is None:
         log.add("computation takes no time", "there is no Kineto trace, and a host's trace has no times", is_assumed=True)
     notes = tuple(_trace_note(rank, source) for rank, source in enumerate(sources))
@@ -152,7 +162,7 @@ def _trace_note(rank: int, source: RankSource) -> str:
 def _of_layers(paths: list[Path], network: Path | None, options: ImportOptions, log: Log) -> _Made:
     """What a workload text says."""
     if len(paths) > 1:
-        raise ConfigError(f"{paths[0]}: a workload text says all ranks, expected it alone")
+        raise ConfigError(f"{paths[0]}: a workload text has all ranks, expected a single file")
     text: LayerText
     if first_word(paths[0]) == POLICY:
         text = _of_simai(paths[0], options, log)

@@ -15,6 +15,7 @@ from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.formats.values import describe
 from astra_tacos.workload.repairer.draft import Draft
+from astra_tacos.workload.repairer.jobs import Job
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of, read_draft
 
@@ -32,8 +33,8 @@ class _Job(NamedTuple):
 
 def join_jobs(
     directories: list[Path], name: str, inputs: RepairInputs, backend: Backend | str | None
-) -> tuple[Draft, tuple[str, ...]]:
-    """A draft of the runs of some directories side by side, and a note of each.
+) -> tuple[Draft, tuple[str, ...], tuple[Job, ...]]:
+    """A draft of the runs of some directories side by side, a note of each, and the ranks of each.
 
     Groups are numbered anew. Collectives of all ranks of a run become collectives of a group. Ranks that nodes name are those of
     the network.
@@ -52,7 +53,7 @@ def join_jobs(
         network has another number of NPUs than the runs have ranks.
     """
     if len(directories) < 2:
-        raise ConfigError(f"{directories[0]}: one run, expected two or more to put side by side")
+        raise ConfigError(f"{directories[0]}: found one run, expected two or more runs, which then run side by side")
     jobs: list[_Job] = []
     for directory in directories:
         jobs.append(_read(directory, sum(job.draft.num_ranks for job in jobs)))
@@ -75,12 +76,12 @@ def join_jobs(
     for job in jobs:
         draft.metadata += job.draft.metadata
         draft.compressed += (job.first_rank + rank for rank in job.draft.compressed)
-    return draft, notes
+    return draft, notes, tuple(Job(str(job.directory), job.first_rank, job.draft.num_ranks) for job in jobs)
 
 
 def _read(directory: Path, first_rank: int) -> _Job:
     if not directory.is_dir():
-        raise ConfigError(f"{directory}: no directory, expected run directories alone, or files alone")
+        raise ConfigError(f"{directory}: not a directory, expected only run directories, or only files")
     if is_compact(directory):
         raise ConfigError(f"{directory} is a compact run, expected an ordinary one, as `generate` writes without --compact")
     files = find_files(directory, None)

@@ -196,7 +196,7 @@ def _groups(inputs: RepairInputs, defaults: list[str]) -> dict[str, list[Any]]:
     groups: dict[str, list[Any]] = {}
     for name, ranks in read_json_object(inputs.groups).items():
         if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks):
-            raise ConfigError(f"{inputs.groups}: group {name!r} is no list of ranks, expected one: nothing else says which")
+            raise ConfigError(f"{inputs.groups}: group {name!r} is not a list of ranks, expected a list of ranks")
         groups[name] = list(ranks)
     return groups
 

@@ -25,9 +25,9 @@ from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.mends import MENDS
 from astra_tacos.workload.mends.mend import Mend
 from astra_tacos.workload.repairer.draft import OWN_FILES, Change, Draft, Log
+from astra_tacos.workload.repairer.jobs import REPAIR_FILE, Job, job_rows
 from astra_tacos.workload.repairer.reading import RepairInputs, read_draft
 
-REPAIR_FILE = "repair.json"
 _MOST_STEPS = 4
 """Steps that are shown in an answer of one screen."""
 _FIRST_CHANGE = 64
@@ -42,6 +42,8 @@ class RepairResult(Result):
     ----------
     warnings
         What `lint` still warns of.
+    jobs
+        The runs that were put side by side, none of any other run.
     compute_us
         Sum of the durations of compute nodes before and after, over all ranks.
     """
@@ -54,6 +56,7 @@ class RepairResult(Result):
     warnings: tuple[Finding, ...]
     outcome: RunOutcome
     compute_us: tuple[int, int]
+    jobs: tuple[Job, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What `repair.json` holds."""
@@ -69,6 +72,7 @@ class RepairResult(Result):
             "exposed_comm_ns": self.outcome.exposed_comm_ns.tolist(),
             "warnings": [asdict(finding) for finding in self.warnings],
             "changes": [asdict(change) for change in self.changes],
+            **({"jobs": [job._asdict() for job in self.jobs]} if self.jobs else {}),
         }
 
     def title(self) -> str:
@@ -82,12 +86,13 @@ class RepairResult(Result):
         codes = sorted({finding.code for finding in self.warnings})
         return [
             Row("end of the run", int(self.outcome.end_ns), "ns", f"by {self.outcome.backend}"),
+            *job_rows(self.jobs, self.outcome.finish_ns),
             Row("compute time", after, "us", "unchanged" if before == after else f"{before:,} us before, see the changes"),
             Row("changes", len(self.changes), note=f"{assumed:,} of them by assumption" if assumed else ""),
             *([Row("lint warns of", ", ".join(codes))] if codes else []),
+            *(Row("assumed", note=text) for text in self.defaults),
             Row("files", str(self.path)),
-            *(detail("trace", text) for text in self.notes),
-            *(detail("default", text) for text in self.defaults),
+            *(detail("source", text) for text in self.notes),
         ]
 
     def tables(self) -> list[Table]:
@@ -105,7 +110,7 @@ class RepairResult(Result):
             ("step", "changes", "the first"),
             shown,
             left=("the first",),
-            remarks=("", f"--verbose shows every change, and {self.path / 'repair.json'} lists them"),
+            remarks=("", f"add --verbose to read all changes; {self.path / 'repair.json'} has the same"),
         )
         cells = [(change.step, change.where, change.what, _reason(change)) for change in self.changes]
         left = ("where", "what", "why")
@@ -202,6 +207,7 @@ def finish_run(
     skipped: tuple[str, ...] = (),
     *,
     notes: tuple[str, ...] = (),
+    jobs: tuple[Job, ...] = (),
     changes: Iterable[Change] = (),
 ) -> RepairResult:
     """Mend a draft, check and replay what comes of it, and write it.
@@ -250,7 +256,8 @@ def finish_run(
         draft.write(folder)
         check_same(run, read_run(draft.inputs(folder)))
         warnings = tuple(finding for finding in report.findings if finding.severity is Severity.WARNING)
-        result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, (before, after))
+        times = (before, after)
+        result = RepairResult(output, tuple(draft.defaults), notes, tuple(changes), skipped, warnings, outcome, times, jobs)
         (folder / REPAIR_FILE).write_text(json.dumps(result.to_json(), indent=1) + "\n", encoding="utf-8")
     return result
 

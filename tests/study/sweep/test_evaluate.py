@@ -229,7 +229,7 @@ def test_a_workload_gives_a_part_of_its_npus_to_communication(run_of_one_group, 
     assert (row["predicted_ns"], row["before_ns"]) == (planned.time_ns, planned.before_ns)
     assert (row["comm_cores"], row["comm_memory_gbps"], row["driven_gbps"]) == (2, 20.0, divided.network_gbps)
     outcome = evaluate(workload_point(run, network, endpoint="ace:comm-memory=0"), Conditions())
-    error = "communication gets no cores or no memory bandwidth, so that it would take for ever"
+    error = "communication gets no cores or no memory bandwidth, and would never end"
     assert (outcome.status, outcome.error) == ("error", error)
 
 

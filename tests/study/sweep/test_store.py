@@ -62,7 +62,7 @@ def test_whatever_is_no_row_counts_as_missing(tmp_path, caplog):
         caplog.clear()
         assert store.read([KEY]) == {}, text
         (message,) = caplog.messages
-        assert message.startswith(f"{file}: ") and message.endswith("; it counts as missing and is computed again")
+        assert message.startswith(f"{file}: ") and message.endswith("; the entry counts as missing and is computed again")
     file.write_bytes(b"\xff\xfe" + whole.encode())
     assert store.read([KEY]) == {}
     file.unlink()
@@ -146,7 +146,7 @@ def test_stale_temporaries_go(tmp_path):
 def test_two_sweeps_do_not_write_to_one_directory(tmp_path):
     store = Store(tmp_path)
     with store.opened(b"first"):
-        with pytest.raises(ConfigError, match="another sweep is writing to it"), store.opened(b"second"):
+        with pytest.raises(ConfigError, match="another sweep is writing to this directory"), store.opened(b"second"):
             pass
         assert (tmp_path / "sweep.yml").read_bytes() == b"first"
     with store.opened(b"second"):

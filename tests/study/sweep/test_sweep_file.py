@@ -211,7 +211,7 @@ point: {network: no.yml} | : point.network: no.yml: cannot be read (No such file
 point: {network: {<<: *RING, nodes: 1}} | : point.network has the key 'nodes', expected name, topology, npus_count,
 point: {network: {topology: [Ring]}} | : point.network has neither of bandwidth and bandwidth_per_npu, expected one
 point: {network: {<<: *RING, npus_count: [1]}} | : point.network.npus_count[0] is 1, expected a whole number above 1
-point: {size: ...} | : point.size is missing, expected it there or as an axis
+point: {size: ...} | : point.size is missing, expected a value there or an axis
 point: {size: 64MB/s} | : point.size: found '64MB/s', expected bytes such as 4096, 64MiB or 1GB
 point: {size: 0} | : point.size: found '0', expected a size above 0 and at most 8192 TiB
 point: {size: 1000000TiB} | : point.size: found '1000000TiB', expected a size above 0 and at most 8192 TiB
@@ -245,7 +245,7 @@ define: {a: b, b: c + 1, c: b} | : define.b: b needs c needs b, expected no cycl
 define: {a: "[1]"} | : define.a '[1]' is a list, expected a single value
 where: [true] | : where[0] is True, expected an expression such as 'b0 >= 20'
 where: [1 + 1] | : where[0] '1 + 1' is 2, expected true or false
-where: [cost < 3] | : where[0] 'cost < 3': found cost, expected a cost_model that says it
+where: [cost < 3] | : where[0] 'cost < 3': found cost, expected a cost_model with cost
 where: [x < 3] | : where[0] 'x < 3': found the name x, expected total_bandwidth, num_npus, num_links, bandwidth, npus_count
 where: [num_npus > 4, 1 < 2] | : where leaves none of 1 points (num_npus > 4 refuses 1), expected some
 cost_model: "a\\0b" | : cost_model is 'a\\x00b', expected the path of a cost model
@@ -256,7 +256,7 @@ point: {chunks_per_npu: = b}; axes: {b: [1, true]} | chunks_per_npu is True
 point: {chunks_per_npu: = b}; axes: {b: [true, 1]} | chunks_per_npu is True
 point: {seed: = n}; axes: [{grid: {n: [1]}}, {list: [{seed: 3}, {trials: 2}]}]; where: seed > 0 |
   found the name seed, which has no value here, expected n, trials (at n = 1, trials = 2)
-RUN directory: d | : point.directory: DIR/d: no such directory, expected that in which
+RUN directory: d | : point.directory: DIR/d: no such directory, expected the directory in which
 RUN workload: w | : point.workload: DIR/w.0.et: no such file, expected a trace per rank: PREFIX.0.et, PREFIX.1.et, ...
 RUN endpoint: 7 | : point.endpoint is 7, expected host, ace or ideal
 RUN endpoint: gpu | : point.endpoint: endpoint: found 'gpu', expected host, ace or ideal

@@ -125,7 +125,7 @@ def test_a_file_of_ranks_that_is_wrong(key, value, message, written, tmp_path):
 
 def test_a_period_of_a_mesh_is_refused(written, tmp_path):
     meshes = config(*(("Mesh", size, 10.0, 500.0) for size in written.lattice.size))
-    with pytest.raises(ConfigError, match="period 1 of Mesh 2, expected 2: it does not look the same after a turn"):
+    with pytest.raises(ConfigError, match="period 1 of Mesh 2, expected 2: the dimension does not look the same after a turn"):
         read_compact(tmp_path / "classes", meshes)
 
 

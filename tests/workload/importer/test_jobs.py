@@ -147,7 +147,7 @@ def test_what_is_refused(tmp_path):
     first, second = (job(tmp_path / name, steps) for name in ("first", "second"))
     eight = network(tmp_path, ("Ring", "Switch"), 4, 2)
     assert "one run, expected two or more" in refused(tmp_path, first, network=eight)
-    assert "no directory, expected run directories alone" in refused(tmp_path, first, eight, network=eight)
+    assert "not a directory, expected only run directories" in refused(tmp_path, first, eight, network=eight)
     assert "expected no --ranks" in refused(tmp_path, first, second, network=eight, options=ImportOptions(num_ranks=8))
     seven = network(tmp_path, ("Ring",), 7)
     assert "found 7 NPUs, but the 2 runs have 8 ranks" in refused(tmp_path, first, second, network=seven)

@@ -123,7 +123,7 @@ def test_what_is_refused(content, message, tmp_path):
 
 def test_a_text_comes_alone(tmp_path):
     path = written(tmp_path, text(*ROWS))
-    with pytest.raises(ConfigError, match="expected it alone"):
+    with pytest.raises(ConfigError, match="expected a single file"):
         import_run([path, path], tmp_path / "out")
     with pytest.raises(ConfigError, match="without --ranks"):
         import_run([path], tmp_path / "out", options=ImportOptions(num_ranks=8))

@@ -31,7 +31,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
         operation for operation in graph.operations if operation.pattern == CommType.ALL_REDUCE and not operation.is_changed
     ]
     if len(chosen) < 2:
-        return ["fuse: there are no two All-Reduces"]
+        return ["fuse: found fewer than two All-Reduces"]
     ready = readiness(graph, setting.duration_of)
     number = {operation: at for at, operation in enumerate(chosen)}
     above = ancestors(graph, chosen)
@@ -167,8 +167,8 @@ POLICY = Policy(
     "one All-Reduce for gradients that are ready one after another",
     _apply,
     {
-        "cap": Option("size", 25 << 20, "close a bucket once it has so many bytes"),
-        "first": Option("size", 0, "the same for the first bucket of a step; by default that of the others"),
+        "cap": Option("size", 25 << 20, "close a bucket when it has this many bytes"),
+        "first": Option("size", 0, "this limit for the first bucket of a step; by default the limit of other buckets"),
         "rule": Option(("size", "mgwfbp"), "size", "close buckets by size, or by time as MG-WFBP does"),
     },
     _variants,

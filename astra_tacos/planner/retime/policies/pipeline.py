@@ -47,7 +47,7 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
     if values["messages"] == "yes":
         notes += _cut_messages(graph, setting, users, count, parts)
     if not parts:
-        return [*notes, "pipeline: no collective with one producer on each member gains by it"]
+        return [*notes, "pipeline: no collective that has one producer on each member ends earlier"]
     piecewise = piecewise_dependencies(graph, users)
     for task, task_parts in parts.items():
         for number, piece in enumerate(task_parts):

@@ -35,7 +35,11 @@ def _apply(graph: TaskGraph, setting: Setting, values: Mapping[str, Any]) -> lis
             task.urgency = (1, -(consumers_ns(task) if task.sends_to is None else consumers_ns(task.sends_to)))
     graph.credit_bytes = values["credit"]
     lacking = len(graph.operations) - known
-    return [f"priority: nothing waits for {lacking:,} of {len(graph.operations):,} collectives; they go last"] if lacking else []
+    return (
+        [f"priority: nothing waits for {lacking:,} of {len(graph.operations):,} collectives; these collectives go last"]
+        if lacking
+        else []
+    )
 
 
 POLICY = Policy(

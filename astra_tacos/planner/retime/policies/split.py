@@ -97,10 +97,10 @@ def _variants(graph: TaskGraph) -> Iterator[Mapping[str, Any]]:
 
 POLICY = Policy(
     "split",
-    "collectives in pieces, so that urgent ones can go in between",
+    "collectives in pieces, so that urgent collectives can go in between",
     _apply,
     {
-        "partition": Option("size", 4_000_000, "cut what is larger into equal pieces of at most so many bytes"),
+        "partition": Option("size", 4_000_000, "cut larger collectives into equal pieces of at most this many bytes"),
         "of": Option(tuple(_PATTERNS), "all-reduce", "what is cut"),
     },
     _variants,
