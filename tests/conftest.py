@@ -93,10 +93,9 @@ def _case_names() -> tuple[str, ...]:
 @pytest.fixture(autouse=True)
 def _plugins_of_a_test() -> Iterator[None]:
     """What a test loads, the processes of the next one's sweeps do not."""
-    before = dict(plugins._LOADED)
+    plugins._LOADED.clear()
     yield
     plugins._LOADED.clear()
-    plugins._LOADED.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -140,7 +140,9 @@ def test_a_sweep_takes_a_plugin_and_computes_anew_what_a_changed_plugin_makes(tm
 
     def swept():
         SYNTHESIZERS.pop("mine", None)  # as a new process would begin
-        return json.loads(command(*arguments, cwd=tmp_path).stdout)
+        done = command(*arguments, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     first, again = swept(), swept()
     assert first["statuses"] == {"ok": 1} and (first["reused"], again["reused"]) == (0, 1)

@@ -86,6 +86,11 @@ def _choice(choices: Iterable[str]) -> _Read:
     return read
 
 
+def _synthesizer(value: object, where: object) -> Any:
+    """Read the name of a synthesizer; users may register some at any time."""
+    return _choice((AUTO, *SYNTHESIZERS))(value, where)
+
+
 def _whole(least: int) -> _Read:
     """Make a reader of whole numbers from `least` on."""
 
@@ -167,7 +172,7 @@ SETTINGS: dict[str, Setting] = {
     "size": Setting(read_size, "size_bytes", {COLLECTIVE: REQUIRED}),
     "max_sends": Setting(_whole(1), "max_sends", {COLLECTIVE: MAX_SENDS}),
     "link_model": Setting(_choice((*LINK_MODELS, "fastest", "auto")), "link_model", {COLLECTIVE: "auto"}),
-    "synthesizer": _of(_choice((AUTO, *SYNTHESIZERS)), "synthesizer", AUTO, AUTO),
+    "synthesizer": _of(_synthesizer, "synthesizer", AUTO, AUTO),
     "chunks_per_npu": _of(_or_null(_whole(1), "auto"), "chunks_per_npu"),
     "trials": _of(_or_null(_whole(1)), "trials", None, 4),
     "seed": _of(_whole(0), "seed", 0, 0),
