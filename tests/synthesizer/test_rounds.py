@@ -92,7 +92,7 @@ def test_an_all_reduce_is_composed():
     "network, message",
     [
         (topology("Switch 4"), "has switches, expected direct links"),
-        (graph("0 1 50 1, 1 0 50 2"), "latencies of 1 to 2 ns, expected equal ones"),
+        (graph("0 1 50 1, 1 0 50 2"), "latencies of 1 to 2 ns, expected equal latencies"),
         (graph("0 1 50 1, 1 0 20 1"), "50 and 20 GiB/s, expected multiples"),
     ],
 )

@@ -63,7 +63,7 @@ def test_relays(tmp_path):
 @pytest.mark.parametrize(
     "keys, expected",
     (
-        ({}, "says nothing"),
+        ({}, "found no keys"),
         ({"symmetry": 1}, "has the key 'symmetry', expected chunks, allow, forbid, relays"),
         ({"chunks": 0}, "chunks is 0"),
         ({"forbid": [[0, 1, 2]]}, "forbid[0] is"),
