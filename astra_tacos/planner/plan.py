@@ -24,6 +24,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.directory import Given, find_run, read_found
+from astra_tacos.run.jobs import job_figures, job_rows, jobs_of
 from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import QUIET, OnProgress
 from astra_tacos.support.errors import ConfigError
@@ -44,6 +45,8 @@ class Plan(Result):
         What was planned; None if collectives keep their algorithms.
     scheduled
         How communication was moved in time; None if it was not asked for.
+    jobs
+        When each job of a run of several ends, and ended before, in ns, with its ranks; empty for other and for placed runs.
 
     Examples
     --------
@@ -55,6 +58,7 @@ class Plan(Result):
 
     result: PlanResult | None
     scheduled: ScheduleResult | None
+    jobs: tuple[dict[str, Any], ...]
     _write: Callable[[Path], None] = field(compare=False)
 
     def write(self, output: str | Path) -> Path:
@@ -76,7 +80,8 @@ class Plan(Result):
     def to_json(self) -> dict[str, Any]:
         """All figures, ready for JSON."""
         planned = {} if self.result is None else self.result.to_json()
-        return planned | ({} if self.scheduled is None else {"schedule": self.scheduled.to_json()})
+        planned |= {} if self.scheduled is None else {"schedule": self.scheduled.to_json()}
+        return planned | ({"jobs": list(self.jobs)} if self.jobs else {})
 
     @property
     def clock(self) -> Backend:
@@ -96,10 +101,11 @@ class Plan(Result):
         return self._whole.title()
 
     def rows(self) -> list[Row]:
-        """Those of the result, with the policies of its schedule."""
-        if self.result is None or self.scheduled is None:
-            return self._whole.rows()
-        return [*self.result.times(), Row("schedule", note=self.scheduled.name), *self.result.beside_times()]
+        """Those of the result, with the end of each job and the policies of the schedule."""
+        if self.result is None:
+            return [*self._whole.rows(), *job_rows(self.jobs)]
+        policies = [] if self.scheduled is None else [Row("schedule", note=self.scheduled.name)]
+        return [*self.result.times(), *job_rows(self.jobs), *policies, *self.result.beside_times()]
 
     def tables(self) -> list[Table]:
         """Those of the result."""
@@ -171,9 +177,10 @@ def _plan(request: PlanRequest, on_native: OnProgress, on_progress: OnProgress) 
     if request.schedule is not None:
         check_asked(request.schedule)
     run = read_found(request.inputs)
+    jobs = jobs_of(run.directory, run.workload.num_ranks)
     if request.keep_collectives:
         rescheduled = schedule(request, find_workload(run), None, on_progress)
-        return Plan(None, rescheduled.result, lambda output: write_scheduled(request, run, rescheduled, output))
+        return Plan(None, rescheduled.result, (), lambda output: write_scheduled(request, run, rescheduled, jobs, output))
     cache = SynthesisCache(request.cache)
     moves = [move for stage in STAGES if (move := stage(request, run, cache, on_progress)) is not None]
     if len(moves) > 1:
@@ -188,13 +195,17 @@ def _plan(request: PlanRequest, on_native: OnProgress, on_progress: OnProgress) 
     moved = None if move.run is None else planned(move.run, move.notes(as_is))
     plans = keep_one(as_is, moved, prefers_moved=move.is_preferred)
     answer = move.told(plans)
+    before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
+    after, as_was = plans.kept.recording.after, plans.as_is.recording.before
+    before_ns = None if as_was is None else as_was.finish_ns
+    job_ends = job_figures(jobs, after.finish_ns, before_ns) if npu_of_rank is None else []  # placed ranks have other numbers
+    entries = answer.entries | ({"jobs": job_ends} if job_ends else {})
 
     def write(output: Path) -> None:
         check_output(output, request.inputs)
-        before, npu_of_rank = (run, None) if plans.keeps_as_is else move.before(run)
         with replaced_directory(output) as folder:
-            plans.kept.write(folder, Path(run.workload.prefix).name, before, answer.result, answer.entries, npu_of_rank)
+            plans.kept.write(folder, Path(run.workload.prefix).name, before, answer.result, entries, npu_of_rank)
             for name, content in answer.files.items():
                 write_json(folder / name, content)
 
-    return Plan(answer.result, answer.scheduled, write)
+    return Plan(answer.result, answer.scheduled, tuple(job_ends), write)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from astra_tacos.planner.synthesis_cache import SynthesisCache
 from astra_tacos.planner.workload import find_workload
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.run.backend import choose_backend
+from astra_tacos.run.jobs import Job
 from astra_tacos.run.recording import REPLAY_FILE, record_run, save_recording
 from astra_tacos.run.run import Run
 from astra_tacos.solver.first_use import OnProgress
@@ -58,7 +60,7 @@ class _Scheduled(Move):
         return Told(plans.result, result, {"schedule": result.to_json() | extra_keys})
 
 
-def write_scheduled(request: PlanRequest, run: Run, outcome: Scheduled, output: Path) -> None:
+def write_scheduled(request: PlanRequest, run: Run, outcome: Scheduled, jobs: Sequence[Job], output: Path) -> None:
     """Write a run whose communication is scheduled and whose collectives keep their algorithms, and its recording.
 
     Raises
@@ -72,5 +74,6 @@ def write_scheduled(request: PlanRequest, run: Run, outcome: Scheduled, output: 
         check_verdict(verify_run(written, {}, run))
         write_script(folder, outcome.run)
         recording = record_run(written, replay_run(written, outcome.result.backend, route_loads=True))
-        write_plan(folder, {"schedule": outcome.result.to_json()})
+        more = {"jobs": [job._asdict() for job in jobs]} if jobs else {}
+        write_plan(folder, {"schedule": outcome.result.to_json()} | more)
         save_recording(recording, folder / REPLAY_FILE)

@@ -21,6 +21,7 @@ from astra_tacos.replayer.astra_sim import AstraSimResult, backend_of, find_bina
 from astra_tacos.replayer.run_replay import replay_run, try_classes
 from astra_tacos.run.backend import NS3, PACKET, Backend, choose_backend
 from astra_tacos.run.compact_run import expand, read_compact
+from astra_tacos.run.jobs import Job, job_figures, job_rows, jobs_of
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.recording import record_run
 from astra_tacos.run.run import Run, RunInputs, read_run
@@ -30,7 +31,6 @@ from astra_tacos.support.errors import AstraTacosError, OutputError, ReplayError
 from astra_tacos.support.files import check_apart, output_place, together
 from astra_tacos.support.rows import Importance, Result, Row, Table
 from astra_tacos.workload.lint import LintReport, lint
-from astra_tacos.workload.repairer.jobs import Job, job_rows, jobs_of
 
 _RANKS_SHOWN = 8
 """Ranks that never finished, in a finding."""
@@ -199,7 +199,9 @@ def _replayed(
         names = {"workload": run.workload.prefix, "network": run.network.source, "backend": model.name}
         return Replayed(run_title(run), names | {"reason": reason} | findings, [], report, reason)
     recording = record_run(run, outcome)
+    job_ends = job_figures(jobs, outcome.finish_ns)
     figures = run_result(run, outcome, recording) | findings | run.network.carried_error
+    figures |= {"jobs": job_ends} if job_ends else {}
     beyond = [f"lint finds errors: {', '.join(sorted(report.errors))}"] if report and report.errors else []
     beyond += [f"rank {rank} computes {factor:g} times as long as its trace says" for rank, factor in run.slow]
     beyond += [f"rank {rank} starts {time_ns:,} ns later than its trace says" for rank, time_ns in run.delay]
@@ -224,7 +226,7 @@ def _replayed(
         return written
 
     beside = [row for row in outcome.rows() if row.importance is Importance.DETAIL]
-    answer = [*run_rows(figures), *job_rows(jobs, outcome.finish_ns), *beside]
+    answer = [*run_rows(figures), *job_rows(job_ends), *beside]
     return Replayed(run_title(run), figures, answer, report, write=write)
 
 

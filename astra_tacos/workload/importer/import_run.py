@@ -8,6 +8,7 @@ from pathlib import Path
 
 from astra_tacos.network.network_config import read_network
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.jobs import Job
 from astra_tacos.run.trace.node_bytes import new_metadata
 from astra_tacos.run.trace.reader import MAX_RANKS
 from astra_tacos.support.errors import AstraTacosError, ConfigError
@@ -20,7 +21,6 @@ from astra_tacos.workload.importer.rank_nodes import RankNode, RankSource, find_
 from astra_tacos.workload.importer.simai import POLICY, SimaiWorkload, read_simai_workload
 from astra_tacos.workload.mends.mend import Mend
 from astra_tacos.workload.repairer.draft import Draft, Log
-from astra_tacos.workload.repairer.jobs import Job
 from astra_tacos.workload.repairer.node import ALL_RANKS
 from astra_tacos.workload.repairer.rank_nodes import RankNodes
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from astra_tacos.run.backend import Backend
 from astra_tacos.run.directory import find_files, is_compact
+from astra_tacos.run.jobs import Job
 from astra_tacos.run.patterns import ROOT_ATTRIBUTES
 from astra_tacos.run.trace.node_bytes import set_number
 from astra_tacos.run.trace.schema import NodeType
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.formats.values import describe
 from astra_tacos.workload.repairer.draft import Draft
-from astra_tacos.workload.repairer.jobs import Job
 from astra_tacos.workload.repairer.node import ALL_RANKS, DraftNode
 from astra_tacos.workload.repairer.reading import RepairInputs, draft_of, read_draft
 

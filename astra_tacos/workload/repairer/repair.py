@@ -15,6 +15,7 @@ from astra_tacos.network.network_files import own_tables
 from astra_tacos.replayer.run_replay import replay_run
 from astra_tacos.rules.rule import Finding
 from astra_tacos.run.backend import Backend
+from astra_tacos.run.jobs import REPAIR_FILE, Job, job_figures, job_rows
 from astra_tacos.run.outcome import RunOutcome
 from astra_tacos.run.run import read_run
 from astra_tacos.run.written import check_same
@@ -25,7 +26,6 @@ from astra_tacos.support.temporaries import garbage_kept
 from astra_tacos.workload.mends import MENDS
 from astra_tacos.workload.mends.mend import Mend
 from astra_tacos.workload.repairer.draft import OWN_FILES, Change, Draft, Log
-from astra_tacos.workload.repairer.jobs import REPAIR_FILE, Job, job_rows
 from astra_tacos.workload.repairer.reading import RepairInputs, read_draft
 
 _MOST_STEPS = 4
@@ -86,7 +86,7 @@ class RepairResult(Result):
         codes = sorted({finding.code for finding in self.warnings})
         return [
             Row("end of the run", int(self.outcome.end_ns), "ns", f"by {self.outcome.backend}"),
-            *job_rows(self.jobs, self.outcome.finish_ns),
+            *job_rows(job_figures(self.jobs, self.outcome.finish_ns)),
             Row("compute time", after, "us", "unchanged" if before == after else f"{before:,} us before, see the changes"),
             Row("changes", len(self.changes), note=f"{assumed:,} of them by assumption" if assumed else ""),
             *([Row("lint warns of", ", ".join(codes))] if codes else []),
