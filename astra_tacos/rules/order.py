@@ -128,9 +128,10 @@ def different_collectives(facts: Facts) -> Findings:
 def different_sizes(facts: Facts) -> Findings:
     """The ranks of a custom collective give it different sizes.
 
-    ASTRA-sim takes sizes from the custom trace, so that the run does not change; but one of the stated sizes is wrong.
+    ASTRA-sim takes sizes from the custom trace, and the run does not change. In a joint schedule of `plan`, groups have sizes of
+    their own, and no size is wrong. In other runs, one of the stated sizes is wrong.
 
-    Remedy: write the same comm_size on each rank.
+    Remedy: write the same comm_size on each rank, but leave a joint schedule of `plan` as it is.
     """
     view, collectives = facts.workload, facts.collectives
     custom = np.flatnonzero(collectives.run != NATIVE)

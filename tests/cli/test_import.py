@@ -43,6 +43,12 @@ def test_texts_become_jobs_on_one_network(tmp_path, monkeypatch):
         assert [int(line.split()[-1].replace(",", "")) for line, _ in listed] == ends
     ends = [answer(f"replay {name}")["finish_ns"] for name in ("first", "second", "joint")]
     assert ends[2] == ends[0] + ends[1]
+    planned = answer("plan joint --effort quick --no-cache --output planned")
+    assert [job["before_ns"] for job in planned["jobs"]] == [max(ends[0]), max(ends[1])]
+    replayed = answer("replay planned")
+    times = [[job["time_ns"] for job in result["jobs"]] for result in (planned, replayed)]
+    assert times[0] == times[1] == [max(replayed["finish_ns"][:4]), max(replayed["finish_ns"][4:])]
+    assert "job 2" in invoke("plan joint --effort quick --no-cache --output planned")[1]
     Path("hello.txt").write_text("hello\n")
     for command, message in {
         "import hello.txt --output x": "hello.txt: begins with 'hello', expected JSON of PyTorch (.json), a workload text of",
