@@ -89,6 +89,8 @@ _PUBLIC = {
         "register_policy": "planner.retime.registry",
         "load_plugin": "support.plugins",
         "Problem": "schedule.problem",
+        "SendGraph": "synthesizer.parts.send_graph",
+        "dispatch": "synthesizer.parts.dispatch",
         "SYNTHESIZERS": "synthesizer",
         "Synthesizer": "synthesizer.synthesizer",
         "BUILDING_BLOCKS": "network.blocks",

@@ -72,6 +72,8 @@ from astra_tacos.support.errors import (
 )
 from astra_tacos.support.plugins import load_plugin
 from astra_tacos.synthesizer import SYNTHESIZERS
+from astra_tacos.synthesizer.parts.dispatch import dispatch
+from astra_tacos.synthesizer.parts.send_graph import SendGraph
 from astra_tacos.synthesizer.registry import register_synthesizer
 from astra_tacos.synthesizer.search.search import SearchResult, search
 from astra_tacos.synthesizer.search.search_options import SearchOptions
@@ -153,6 +155,7 @@ __all__ = [
     "ScheduleResult",
     "SearchOptions",
     "SearchResult",
+    "SendGraph",
     "Solution",
     "Step",
     "Swept",
@@ -178,6 +181,7 @@ __all__ = [
     "compact",
     "compare",
     "compute_timing",
+    "dispatch",
     "divide_endpoint",
     "expand",
     "export_chakra",

@@ -178,6 +178,27 @@ def test_a_changed_synthesizer_of_ones_own_finds_no_schedule_of_before(tmp_path)
     assert list(tmp_path.rglob("*.npz"))
 
 
+def test_sends_that_do_not_exist_are_refused_before_any_kernel_sees_them():
+    @at.register_synthesizer("mine", ["all-gather"])
+    def mine(problem):
+        chunk = np.zeros(1, np.int32)
+        return at.dispatch(problem, at.SendGraph(chunk, chunk - 1, chunk > 0, chunk), "mine")
+
+    with pytest.raises(at.SynthesisError, match="mine: send 0 has the channel -1, expected 0 to 63"):
+        at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine")
+
+
+def test_an_illegal_schedule_of_ones_own_is_a_row_of_the_comparison():
+    @at.register_synthesizer("mine", ["all-gather"])
+    def mine(problem):
+        made = SYNTHESIZERS["ring"].make(problem, 0)
+        return replace(made, **{name: getattr(made, name)[:-1] for name in ("chunk", "channel", "reduces", "start_ns", "end_ns")})
+
+    compared = at.compare(NETWORK, "all-gather", ["64KiB"], ["mine", "ring"])
+    refusals = {row.synthesizer: row.refusal for row in compared.by_task}
+    assert "illegal" in refusals["mine"] and not refusals["ring"]
+
+
 def test_a_schedule_has_the_name_of_its_synthesizer():
     at.register_synthesizer("mine", ["all-gather"])(lambda problem: SYNTHESIZERS["ring"].make(problem, 0))
     assert at.solve(NETWORK, "all-gather", "64KiB", synthesizer="mine").schedule.synthesizer == "mine"

@@ -27,7 +27,8 @@ from astra_tacos.solver.many_sends import check_sends
 from astra_tacos.solver.native import best_native_time
 from astra_tacos.solver.solution import Request
 from astra_tacos.solver.solve import check_schedule
-from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError
+from astra_tacos.support.errors import ConfigError, ReplayError, SynthesisError, VerificationError
+from astra_tacos.support.plugins import is_added
 from astra_tacos.support.quoted import quoted
 from astra_tacos.support.units import format_size, parse_size, parse_sizes
 from astra_tacos.synthesizer import AUTO, SYNTHESIZERS, auto_synthesizers
@@ -156,6 +157,10 @@ class Comparison:
                 check_schedule(schedule)
             timed = time_on(schedule, self.network, self.clock)
         except (ConfigError, SynthesisError, ReplayError) as error:
+            return replace(self._blank(size, name), refusal=str(error))
+        except VerificationError as error:
+            if not is_added(name, SYNTHESIZERS):
+                raise
             return replace(self._blank(size, name), refusal=str(error))
         figures = certify(schedule, ()) | searched | self._timed(size, timed.time_ns)
         figures |= {"made_by": figures["synthesizer"], "notes": "; ".join(filter(None, (*timed.notes, remark)))}

@@ -95,6 +95,11 @@ def added_parts() -> Iterator[Added]:
     return iter({(part.kind, part.name): part for part in _ADDED if part.name in part.registry}.values())
 
 
+def is_added(name: str, registry: Collection[str]) -> bool:
+    """Whether a user registered the part of that name."""
+    return any(part.name == name and part.registry is registry for part in added_parts())
+
+
 def check_name(where: str, name: str, form: re.Pattern[str], expected: str, names: Collection[str]) -> None:
     """Check the name of a part that a user registers.
 

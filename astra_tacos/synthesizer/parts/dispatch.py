@@ -68,6 +68,10 @@ def dispatch(
 
     Parameters
     ----------
+    problem, sends
+        The network, the collective and the timing; and what is sent on which channel.
+    synthesizer, seed
+        What the schedule names as its maker; "" for the name that is registered.
     busy_share
         A switch with a link that is busy for at least this share of what the busiest link of all is, pairs its links by how
         many sends they have left: of the sends that could start, the one with the most left on either link goes first, and
@@ -76,9 +80,21 @@ def dispatch(
     Raises
     ------
     SynthesisError
-        If sends wait for one another in a cycle, which would be a fault of the synthesizer.
+        If sends wait for one another in a cycle, or a chunk, a channel or a rank does not exist: faults of the synthesizer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from astra_tacos import Problem, SendGraph, build_topology, broadcast, dispatch, read_network, verify
+    >>> topology = build_topology(read_network("configs/network/torus_4x4.yml"))
+    >>> to_all = np.flatnonzero(topology.channel_src == 0).astype(np.int32)
+    >>> zeros = np.zeros(len(to_all), np.int32)
+    >>> schedule = dispatch(Problem.of(topology, broadcast(16, 1 << 20)), SendGraph(zeros, to_all, zeros > 0, zeros), "mine")
+    >>> verify(schedule)[0].code
+    'incomplete'
     """
     topology, collective, timing = problem
+    _check(problem, sends, synthesizer)
     from astra_tacos.synthesizer.parts import _dispatch_kernels as kernels
 
     # Messages are numbered by channel, then by urgency, so that a channel's most urgent one is the one of the smallest number.
@@ -113,6 +129,20 @@ def dispatch(
     if len(started) < numbered.num_messages:
         raise SynthesisError(f"{synthesizer}: {numbered.num_messages - len(started)} sends wait for one another")
     return settle(problem, numbered.in_order(started), synthesizer, seed)
+
+
+def _check(problem: Problem, sends: SendGraph, synthesizer: str) -> None:
+    """Check that all numbers of a send graph stand for something: kernels do not."""
+    limits = {"chunk": problem.collective.num_chunks, "channel": problem.topology.num_channels, "rank": 1 << 31}
+    for name, limit in limits.items():
+        column = np.asarray(getattr(sends, name))
+        if column.shape != np.shape(sends.chunk):
+            raise SynthesisError(
+                f"{synthesizer}: {column.size:,} entries of {name}, expected {np.size(sends.chunk):,}, one per send"
+            )
+        wrong = np.flatnonzero((column < 0) | (column >= limit))
+        if wrong.size:
+            raise SynthesisError(f"{synthesizer}: send {wrong[0]} has the {name} {column[wrong[0]]}, expected 0 to {limit - 1:,}")
 
 
 def _sends_left(topology: Topology, channel: Ints32, up_ns: Ints, down_ns: Ints, busy_share: float) -> Ints:

@@ -45,6 +45,14 @@ class SendGraph:
     trip
         int32[num_sends], as in a `Schedule`: a send out of a forwarding device waits for the one of its trip into it, and one
         into a window for what frees its place there. None if there are no such devices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from astra_tacos import SendGraph
+    >>> chunk, channel, rank = np.int32([0, 0]), np.int32([3, 5]), np.int32([0, 1])
+    >>> len(SendGraph(chunk, channel, np.zeros(2, np.bool_), rank).chunk)
+    2
     """
 
     chunk: Ints32
