@@ -24,7 +24,7 @@ from astra_tacos.export.chakra import (
 from astra_tacos.export.chakra import EXPORTER as CHAKRA
 from astra_tacos.export.exporter import Exported, Exporter, one_of, yes_or_no
 from astra_tacos.export.msccl_xml import export_msccl_xml, why_no_msccl_xml
-from astra_tacos.network.network_config import NetworkConfig
+from astra_tacos.network.network_config import NetworkConfig, count_links_of
 from astra_tacos.replayer.astra_sim import LOGGING
 from astra_tacos.replayer.packet_network import CONFIG_FILE, LOGICAL_FILE
 from astra_tacos.run.backend import (
@@ -365,6 +365,10 @@ def _write(
     if (link_order, in_flight) != order_of_traces(schedule):
         schedule = replace(schedule, link_order=link_order, in_flight=in_flight)
     notes: tuple[str, ...] = (network.note,) if network.note else ()
+    failed = count_links_of(network.dimensions) - schedule.topology.num_links
+    if network.dimensions == schedule.topology.dimensions and failed > 0:
+        links = "1 link" if failed == 1 else f"{failed:,} links"
+        notes += (f"network.yml cannot say that {links} failed; the traces send nothing over failed links",)
     if not keeps_link_order:
         notes += (note_on_link_order(link_order, in_flight),)
     write_inputs(directory, collective, result)

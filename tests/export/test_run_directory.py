@@ -154,3 +154,10 @@ def test_a_link_order_that_is_not_the_models_is_noted(tmp_path):
     other = write_run_directory(replace(of, link_order="tokens"), tmp_path / "b")
     assert not other.is_exact
     assert "cycles will differ" in other.notes[0]
+
+
+def test_failed_links_are_told_where_the_network_file_cannot_have_them(tmp_path):
+    whole = topology("Ring 4, Ring 3 25 700")
+    failed = topology("Ring 4, Ring 3 25 700", failed_links=((0, 1), (1, 0)))
+    notes = [" ".join(write_run_directory(schedule(of), tmp_path / str(of.num_links)).notes) for of in (whole, failed)]
+    assert ["2 links failed" in text for text in notes] == [False, True]
