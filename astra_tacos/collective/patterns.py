@@ -96,7 +96,7 @@ def all_reduce_of(num_npus: int, size_bytes: int, num_chunks: int) -> Collective
 def all_to_all(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> Collective:
     """All-to-All of a buffer of `size_bytes` on every NPU, one part of it for each NPU, cut into `chunks_per_npu` chunks.
 
-    An NPU's part for itself stays where it is: it is no chunk. Chunks of an NPU follow one another, by their targets.
+    The part of an NPU for itself stays on the NPU, and is not a chunk. Chunks of an NPU follow one another, by their targets.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def broadcast(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int
 def gather(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 0) -> Collective:
     """Gather at the NPU `root`, to which every NPU contributes a shard of `size_bytes`.
 
-    The root's own shard stays where it is: it is no chunk. Chunks come in the order of their owners.
+    The root's own shard stays on the root, and is not a chunk. Chunks come in the order of their owners.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def reduce_scatter(num_npus: int, size_bytes: int, chunks_per_npu: int = 1) -> C
 def scatter(num_npus: int, size_bytes: int, chunks_per_npu: int = 1, root: int = 0) -> Collective:
     """Scatter of a buffer of `size_bytes` at the NPU `root`, one part of it for each NPU, cut into `chunks_per_npu` chunks.
 
-    The root's own part stays where it is: it is no chunk. Chunks come in the order of their targets.
+    The root's own part stays on the root, and is not a chunk. Chunks come in the order of their targets.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class ConfigError(AstraTacosError):
 
 
 class MissingFileError(ConfigError):
-    """An input is not there: nothing but its name is at fault.
+    """An input file or directory does not exist.
 
     Examples
     --------

@@ -177,7 +177,8 @@ def _check_network(dimensions: tuple[Dimension, ...]) -> list[Violation]:
             block_text = f"dimension {index}, {dimension.block} {dimension.size}"
             violations.append(
                 Violation(
-                    "not-symmetric", f"{block_text}: no translations found that keep its links, expected a block that has some"
+                    "not-symmetric",
+                    f"{block_text}: no translation keeps its links, expected a block that looks the same from every NPU",
                 )
             )
     return violations

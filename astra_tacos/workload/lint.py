@@ -146,7 +146,7 @@ def _is_left_to_timing(counts: Mapping[Severity, Mapping[str, int]]) -> bool:
 def lint(inputs: RunInputs, backend: Backend | str | None = None, limit: int | None = None) -> LintReport:
     """Find faults that would make ASTRA-sim stall, abort or compute something else. Bad files are findings, not exceptions.
 
-    Where all that is wrong depends on timing, the run is replayed: one that stalls is an error.
+    If the files show no error, and a warning depends on timing, the run is replayed. A run that stalls in the replay is an error.
 
     Parameters
     ----------

@@ -375,7 +375,7 @@ def test_files_of_several_hosts_are_one_network(nics, tmp_path):
     "arguments, message",
     rows(
         """
-    read a.xml b.xml | b.xml: a second file of NCCL, expected what joins the hosts of the files: --between 'Switch 50 GB/s 2 us'
+    read a.xml b.xml | b.xml: a second file of NCCL, expected the link between hosts: --between 'Switch 50 GB/s 2 us'
     read a.xml --between 'Switch 50 GB/s 2 us' | a.xml has a single host
     read a.xml b.xml --between 'Ring 50 GB/s 2 us' | found 'Ring 50 GB/s 2 us', expected the bandwidth and the latency
     read a.xml b.xml --between 'Switch 0 GB/s 2 us' | found 'Switch 0 GB/s 2 us', expected 1.1e-09 to 1.1e+12 GB/s

@@ -155,9 +155,7 @@ def _join(reader: _Reader, paths: Sequence[Path], hosts: Sequence[_Host], betwee
     """Join hosts by a switch."""
     if between is None:
         if len(paths) > 1:
-            raise ConfigError(
-                f"{paths[1]}: a second file of NCCL, expected what joins the hosts of the files: --between '{EXAMPLE}'"
-            )
+            raise ConfigError(f"{paths[1]}: a second file of NCCL, expected the link between hosts: --between '{EXAMPLE}'")
         apart = sum(not host.on_switch for host in hosts)
         if len(hosts) > 1 and apart:
             raise ConfigError(
