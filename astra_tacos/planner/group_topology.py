@@ -117,7 +117,7 @@ def choose_routes(
         int64[n], the ranks of the group.
     kept
         int64[...], links of the network that the group uses directly, without a route.
-    own
+    topology
         The topology of the kept links alone; its NPUs are positions in `members`.
     reach
         Which routes become links, one of `REACHES`.

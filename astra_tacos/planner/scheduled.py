@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from astra_tacos.planner.candidate_runs import check_verdict
@@ -74,6 +74,6 @@ def write_scheduled(request: PlanRequest, run: Run, outcome: Scheduled, jobs: Se
         check_verdict(verify_run(written, {}, run))
         write_script(folder, outcome.run)
         recording = record_run(written, replay_run(written, outcome.result.backend, route_loads=True))
-        more = {"jobs": [job._asdict() for job in jobs]} if jobs else {}
+        more = {"jobs": [asdict(job) for job in jobs]} if jobs else {}
         write_plan(folder, {"schedule": outcome.result.to_json()} | more)
         save_recording(recording, folder / REPLAY_FILE)

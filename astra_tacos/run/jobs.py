@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from astra_tacos.support.arrays import Ints
 from astra_tacos.support.errors import ConfigError
-from astra_tacos.support.formats.json_files import read_json_object
+from astra_tacos.support.own_files import read_own
 from astra_tacos.support.rows import Row
 
 REPAIR_FILE = "repair.json"
@@ -18,12 +21,17 @@ _SHOWN = 8
 """Jobs that an answer lists."""
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Job:
     """A run that runs beside others on one network: the directory it came from, its first rank and its number of ranks."""
 
     directory: str
     first_rank: int
     num_ranks: int
+
+
+class _Document(msgspec.Struct):
+    jobs: tuple[Job, ...] = ()
 
 
 def jobs_of(directory: Path, num_ranks: int) -> tuple[Job, ...]:
@@ -32,11 +40,10 @@ def jobs_of(directory: Path, num_ranks: int) -> tuple[Job, ...]:
     if path is None:
         return ()
     try:
-        entries = read_json_object(path).get("jobs", ())
-        jobs = tuple(Job(*(entry[name] for name in Job._fields)) for entry in entries)
-        following = [sum(job.num_ranks for job in jobs[:place]) for place in range(len(jobs) + 1)]
-    except (ConfigError, TypeError, KeyError):
+        jobs = read_own(path, _Document, "import or plan").jobs
+    except ConfigError:
         return ()
+    following = [sum(job.num_ranks for job in jobs[:place]) for place in range(len(jobs) + 1)]
     return jobs if following == [*(job.first_rank for job in jobs), num_ranks] else ()
 
 
@@ -46,7 +53,7 @@ def job_figures(jobs: Sequence[Job], finish_ns: Ints, before_ns: Ints | None = N
     for job in jobs:
         ranks = slice(job.first_rank, job.first_rank + job.num_ranks)
         before = {} if before_ns is None else {"before_ns": int(before_ns[ranks].max())}
-        figures.append(job._asdict() | before | {"time_ns": int(finish_ns[ranks].max())})
+        figures.append(asdict(job) | before | {"time_ns": int(finish_ns[ranks].max())})
     return figures
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from astra_tacos.collective.collective import Collective
     from astra_tacos.network.topology import Topology
     from astra_tacos.synthesizer.search.search_options import SearchOptions
 
+T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
 QUIET: OnProgress = lambda done, total: None  # noqa: E731
 Progress = Callable[[str], AbstractContextManager[OnProgress]]
@@ -26,6 +27,17 @@ Progress = Callable[[str], AbstractContextManager[OnProgress]]
 def silent(purpose: str) -> Iterator[OnProgress]:
     """Show nothing."""
     yield lambda done, total: None
+
+
+def collected(what: str, rows: Iterable[T], total: int, progress: Progress = silent) -> list[T]:
+    """All rows, with progress at each of them."""
+    collected_rows: list[T] = []
+    with progress(what) as on_progress:
+        on_progress(0, total)
+        for row in rows:
+            collected_rows.append(row)
+            on_progress(min(len(collected_rows), total), total)
+    return collected_rows
 
 
 _ROUTING = "astra_tacos.synthesizer.routing"

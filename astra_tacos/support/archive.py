@@ -168,7 +168,7 @@ def one_line(path: Path, kind: str) -> Iterator[None]:
 
     Parameters
     ----------
-    what
+    kind
         As of `opened_archive`.
     """
     try:

@@ -109,7 +109,7 @@ def check_name(where: str, name: str, form: re.Pattern[str], expected: str, name
         The function that registers, and the parameter.
     form, expected
         What the name has to match; the same in words.
-    taken
+    names
         The names that other parts have.
 
     Raises

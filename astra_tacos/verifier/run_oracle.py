@@ -348,7 +348,7 @@ def _disagreement(ranks: Ints, identity: Ints) -> tuple[int, int] | None:
 
     Parameters
     ----------
-    ranks, what
+    ranks, identity
         int64[num_ranks, num_turns], numbers of the ranks and of the work of the collective that each rank runs in each turn.
     """
     turn = np.broadcast_to(np.arange(ranks.shape[1]), ranks.shape).ravel()

@@ -265,14 +265,10 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def collected(description: str, rows: Iterable[T], total: int) -> list[T]:
-    """All rows, with a bar that moves with each of them."""
-    collected_rows: list[T] = []
-    with progress(description) as on_progress:
-        on_progress(0, total)
-        for row in rows:
-            collected_rows.append(row)
-            on_progress(min(len(collected_rows), total), total)
-    return collected_rows
+    """`solver.first_use.collected`, with a bar."""
+    from astra_tacos.solver import first_use
+
+    return first_use.collected(description, rows, total, progress)
 
 
 @contextlib.contextmanager

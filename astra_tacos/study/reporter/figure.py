@@ -36,8 +36,8 @@ KINDS = {
 """What a figure can show, and the options of each."""
 _SWEEP = "sweep"
 _TABLE_FILE = "sweep.parquet"
-
-
+PAGE = ".html"
+"""How the name of a page ends; all other outputs are figures."""
 DEFAULTS: dict[str, Any] = {"width": "double", "most": 12}
 """Of options that have one."""
 OPTIONS = ("kind", "width", *dict.fromkeys(name for names in KINDS.values() for name in names))

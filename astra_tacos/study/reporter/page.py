@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_tacos.run.directory import Given, find_run, holds_run
-from astra_tacos.solver.first_use import LINTING, READING, REPLAYING, Progress, compile_ahead, silent
+from astra_tacos.solver.first_use import LINTING, READING, REPLAYING, Progress, collected, compile_ahead, silent
 from astra_tacos.study.reporter.drawn import load_schedule
 from astra_tacos.support.errors import ConfigError, ReplayError
 from astra_tacos.support.temporaries import scratch_directory
@@ -193,11 +193,7 @@ def _comparison(schedule: Schedule, backend: object, progress: Progress) -> tupl
     )
     arguments = topology, collective.name, collective.root, options, (collective.size_bytes,), names, network
     comparison = Comparison(*arguments, clock=clock, with_native=False)
-    rows: list[CompareRow] = []
-    with progress("comparing") as on_progress:
-        for row in comparison.rows():
-            rows.append(row)
-            on_progress(min(len(rows), len(names)), len(names))
+    rows = collected("comparing", comparison.rows(), len(names), progress)
     note = (
         "The same collective on the same network by the predefined algorithms, each with its best number of chunks "
         f"(up to {_MOST_SENDS:,} sends), verified and timed in the same way. Times are on {clock}."

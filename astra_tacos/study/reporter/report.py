@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_tacos.pages.style import FORMATS, WIDTHS, save_figure
+from astra_tacos.pages.style import FORMATS, WIDTHS, check_figure, save_figure
 from astra_tacos.solver.first_use import Progress, silent
-from astra_tacos.study.reporter.figure import OPTIONS, find_figure
+from astra_tacos.study.reporter.figure import OPTIONS, PAGE, find_figure
 from astra_tacos.study.reporter.page import SWEEP, Wanted, find_page
 from astra_tacos.support.errors import ConfigError
 from astra_tacos.support.files import check_writable, replaced_file
 from astra_tacos.support.input_file import note_input
 from astra_tacos.support.installation import require
 from astra_tacos.support.quoted import quoted
-
-PAGE = ".html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,6 @@ def report(
         Of a sweep: only points for which this expression is true.
     kind, width, chunk, most, x, y, value, by
         Of figures: what to draw, None for what fits; its width, `double` (None) or `single`; and what it takes (docs/report.md).
-
     typed
         The command that a user typed, which errors complete; None in a program.
 
@@ -98,8 +95,11 @@ def report(
     of_pages = {"title": title, "compare": compare, "network": network}
     of_figures: dict[str, Any] = {"kind": kind, "width": width, "chunk": chunk, "most": most, "x": x, "y": y, "value": value}
     of_figures |= {"by": by}
-    suffix, is_page = output.suffix.lower(), output.suffix.lower() == PAGE
-    if not is_page and suffix not in FORMATS:
+    suffix = output.suffix.lower()
+    is_page = suffix == PAGE
+    if suffix in FORMATS:
+        check_figure(output)
+    elif not is_page:
         raise ConfigError(f"{output}: expected a name that ends in {', '.join((PAGE, *FORMATS))}")
     if foreign := [name for name, given in (of_figures if is_page else of_pages).items() if given is not None]:
         is_made, belongs, name = ("page", "figures", ".svg or .pdf") if is_page else ("figure", "pages", PAGE)

@@ -72,7 +72,7 @@ class RepairResult(Result):
             "exposed_comm_ns": self.outcome.exposed_comm_ns.tolist(),
             "warnings": [asdict(finding) for finding in self.warnings],
             "changes": [asdict(change) for change in self.changes],
-            **({"jobs": [job._asdict() for job in self.jobs]} if self.jobs else {}),
+            **({"jobs": [asdict(job) for job in self.jobs]} if self.jobs else {}),
         }
 
     def title(self) -> str:
